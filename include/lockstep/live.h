@@ -114,7 +114,8 @@ struct VerifiedCollective {
 /// A step of the schedule that was recorded, and what is wrong with it.
 struct StepAtFault {
   std::string step;
-  std::string why;  ///< as Blame::why
+  std::string why;                    ///< as Blame::why
+  std::vector<std::string> formulas;  ///< as Blame::formulas
 };
 
 /// How one parameter compares with the gradient of a run on one device.

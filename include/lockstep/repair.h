@@ -13,6 +13,7 @@ namespace lockstep {
 struct Blame {
   std::string step;
   std::string why;
+  std::vector<std::string> formulas;  ///< that `why` holds, in their order: a report may shorten them
 };
 
 /// Edits of a schedule after which everything matches.

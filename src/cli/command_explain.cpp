@@ -23,7 +23,8 @@ int run(const ExplainArguments& arguments) {
   const std::string file = one_scenario_file("explain", arguments.file);
   CheckOptions check;
   check.host = check.parametric_where_large = false;
-  const Budget budget(Budget::replay);
+  check.blame = arguments.format == "svg";  // which shows the step at fault; the tables do not
+  const Budget budget(Budget::replay + (check.blame ? Budget::search : 0));
   const CheckResult result = check_file(file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);

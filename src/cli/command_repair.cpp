@@ -47,6 +47,15 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
   return findings;
 }
 
+/// Of two searches, the first of which has no repair to show.
+report::RepairFindings both(const report::RepairFindings& first, report::RepairFindings second) {
+  second.tried += first.tried;
+  second.seconds += first.seconds;
+  if (second.repairs.empty()) second.found += first.found;  // at a small layout alone, as those of the first
+  if (second.cut_off.empty()) second.cut_off = first.cut_off;
+  return second;
+}
+
 std::int64_t taken(const RepairArguments& arguments) {
   return arguments.take.empty() ? 1 : number_of("--take", arguments.take, most_repairs);
 }
@@ -113,7 +122,7 @@ int run(const RepairArguments& arguments) {
   report::RepairFindings findings;
   if (result.verdict != Verdict::match) findings = search(result, most);
   if (result.verdict != Verdict::match && findings.repairs.empty() && result.written) {
-    if (const auto there = diagnosis::at_two_of_any(result)) findings = search(*there, most);
+    if (const auto there = diagnosis::at_two_of_any(result)) findings = both(findings, search(*there, most));
   }
   if (arguments.format == "json") {
     report::repair_json(result, findings, output.writer());

@@ -125,7 +125,7 @@ class Watch {
         make_reporter("text", options, [&](std::string_view part) { text += part; });
     reporter->add(result);
     reporter->finish();
-    if (!arguments_.verbose) text += report::blame_text(result, report::Style(color_));
+    if (!arguments_.verbose) text += report::blame_text(result, false, report::Style(color_));
     return text;
   }
 

@@ -82,7 +82,7 @@ std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>
        {"always", "never", "auto"},
        &color},
       {"-q,--quiet", "", "One line per file.", {}, &quiet},
-      {"-v,--verbose", "", "No limits on ranks, tables and lists; times.", {}, &verbose},
+      {"-v,--verbose", "", "No limits on ranks, tables, lists and formulas; times.", {}, &verbose},
   };
 }
 

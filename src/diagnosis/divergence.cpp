@@ -63,7 +63,7 @@ class Tracer {
     if (deviation.kind == Deviation::Kind::part) {
       const std::string words =
           describe_difference(schedule_, engine_.terms(last->content.form, watch_.rank, watch_.buffer), reference_);
-      return missing((words.empty() ? "contributions are missing" : words) + "; no step makes up for it");
+      return missing((words.empty() ? "contributions are missing" : words) + ", and no step makes up for it");
     }
     Divergence point = point_at(last_change(schedule_.result), schedule_.result);
     point.why =
@@ -136,7 +136,7 @@ class Tracer {
       first = index;
     }
     if (first == entries_.size() || (older_step && !cleared(first, name))) {
-      return missing("what an earlier optimizer step left there is still in it: no step clears it");
+      return missing("what an earlier optimizer step left is still there, and no step clears it");
     }
     const diagnosis::HistoryEntry& entry = entries_[first];
     if (!entry.step->from.empty() && entry.step->from != name) {
@@ -317,7 +317,9 @@ std::vector<Blame> blame_of(const std::vector<BufferDivergence>& divergences) {
     const bool known =
         std::any_of(blame.begin(), blame.end(), [&](const Blame& other) { return other.step == point->step; });
     if (known) continue;
-    blame.push_back({point->step, fmt::format("{}: {} becomes {}", point->why, point->before, point->after)});
+    blame.push_back({point->step,
+                     fmt::format("{}: {} becomes {}", point->why, point->before, point->after),
+                     {point->before, point->after}});
   }
   return blame;
 }

@@ -61,13 +61,13 @@ std::optional<Blame> left_out_by(const CheckResult& result, const Step& inserted
     const bool any = std::any_of(wrong.begin(), wrong.end(), [&](const Parameter* parameter) {
       return selectors.chooses(*parameter, parameter->numel());
     });
-    if (!any) return Blame{step.name, fmt::format("leaves out {}", names_of(wrong, inserted))};
+    if (!any) return Blame{step.name, fmt::format("leaves out {}", names_of(wrong, inserted)), {}};
     for (const char* key : {"when", "only"}) {
       if (scenario::says(step, key))
-        return Blame{step.name, fmt::format("runs only where {}", words_of_key(step, key))};
+        return Blame{step.name, fmt::format("runs only where {}", words_of_key(step, key)), {}};
     }
     if (step.buffer != inserted.buffer)
-      return Blame{step.name, fmt::format("acts on the buffer {}, not on {}", step.buffer, inserted.buffer)};
+      return Blame{step.name, fmt::format("acts on the buffer {}, not on {}", step.buffer, inserted.buffer), {}};
   }
   return std::nullopt;
 }

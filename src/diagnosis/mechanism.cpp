@@ -20,8 +20,8 @@ namespace lockstep::diagnosis {
 
 namespace {
 
-/// "rank 1 gets g3 + (g0+g1)/2 of NAME where (g0+g1+g2+g3)/2 is right"
-std::string numbers_of_first(const CheckResult& result) {
+/// "rank 1 gets g3 + (g0+g1)/2 of NAME where (g0+g1+g2+g3)/2 is right"; `told` becomes the formulas in it.
+std::string numbers_of_first(const CheckResult& result, std::vector<std::string>& told) {
   const SymbolicResult* symbolic = symbolic_of(result);
   if (symbolic == nullptr || result.verdict != Verdict::mismatch) return "";
   const Schedule& schedule = *result.scenario->schedule;
@@ -36,10 +36,10 @@ std::string numbers_of_first(const CheckResult& result) {
       const std::string words =
           describe_difference(schedule, forms_of(result)->terms(piece.form, buffer.rank, buffer.buffer),
                               forms_of(result)->terms(piece.reference, buffer.rank, buffer.buffer));
-      return fmt::format("rank {} gets {} of {} where {} is right{}", buffer.rank,
-                         formulas.formula(piece.form, buffer.rank, buffer.buffer, result.step),
-                         name(buffer.rank, buffer.buffer),
-                         formulas.formula(piece.reference, buffer.rank, buffer.buffer, result.step),
+      told = {formulas.formula(piece.form, buffer.rank, buffer.buffer, result.step),
+              formulas.formula(piece.reference, buffer.rank, buffer.buffer, result.step)};
+      return fmt::format("rank {} gets {} of {} where {} is right{}", buffer.rank, told.front(),
+                         name(buffer.rank, buffer.buffer), told.back(),
                          words.empty() ? "" : fmt::format(" ({})", words));
     }
   }
@@ -144,7 +144,7 @@ std::string words_of(const CheckResult& result, const Candidate& candidate) {
 }  // namespace
 
 Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
-  Blame blame{edit.step, words_of(result, edit)};
+  Blame blame{edit.step, words_of(result, edit), {}};
   if (edit.kind == Candidate::Kind::insert) {
     const Step& inserted = edit.edit.values;
     if (std::optional<Blame> other = left_out_by(result, inserted)) {
@@ -159,7 +159,7 @@ Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
     blame.why = fmt::format("{}; {}", stale, blame.why);
     break;
   }
-  const std::string numbers = numbers_of_first(result);
+  const std::string numbers = numbers_of_first(result, blame.formulas);
   if (!numbers.empty()) blame.why += "; " + numbers;
   return blame;
 }

@@ -102,7 +102,7 @@ std::string stale_slices(const CheckResult& result, const BufferDivergence& dive
     const Mesh& mesh = schedule.mesh;
     return fmt::format("adds slices that {} left stale: element {} is owned by {}, and {} adds a stale one{}", step,
                        *element, place_of(mesh, divergence.rank), place_of(mesh, call.rank),
-                       owner < 0 ? "" : fmt::format(", for there {} owns it", place_of(mesh, owner)));
+                       owner < 0 ? "" : fmt::format(": there {} owns it", place_of(mesh, owner)));
   }
   return "";
 }

@@ -40,10 +40,10 @@ class SetWords {
                             : fmt::format("averages over {} what should be summed", group);
     }
     if (key == "over")
-      return fmt::format("runs over {} and should over {}", group_text(schedule_, step_),
+      return fmt::format("runs over {} and should run over {}", group_text(schedule_, step_),
                          group_text(schedule_, edit_.values));
     if (key == "op") return fmt::format("is {} {} and should be {} {}", article(before), before, article(after), after);
-    if (key == "params") return fmt::format("acts on {} and should on {}", all(before), all(after));
+    if (key == "params") return fmt::format("acts on {} and should act on {}", all(before), all(after));
     if (key == "uses")
       return fmt::format("takes the uses {} and should take {}", before.empty() ? "all" : before,
                          after.empty() ? "all" : after);
@@ -52,9 +52,9 @@ class SetWords {
                          after.empty() ? "grad" : after);
     if (key.starts_with("geometry")) return "cuts the gradients otherwise than the steps that go with it";
     if (key == "when" || key == "only") {
-      if (after.empty()) return fmt::format("runs only where {}, and should everywhere", before);
-      return before.empty() ? fmt::format("runs everywhere and should only where {}", after)
-                            : fmt::format("runs where {} and should where {}", before, after);
+      if (after.empty()) return fmt::format("runs only where {} and should run everywhere", before);
+      return before.empty() ? fmt::format("runs everywhere and should run only where {}", after)
+                            : fmt::format("runs where {} and should run where {}", before, after);
     }
     if (key == "async")
       return after == "true" ? "should be asynchronous" : "is still in flight when its buffers are touched";
@@ -91,6 +91,7 @@ int ranks_over(const Schedule& schedule, const std::optional<Over>& over) {
 }
 
 std::string group_text(const Schedule& schedule, const Step& step) {
+  if (!step.over) return "no axis";
   return fmt::format("{} ({})", words_of_key(step, "over"), counted(ranks_over(schedule, step.over), "rank"));
 }
 
@@ -141,7 +142,7 @@ std::string deed_of(const Schedule& schedule, const Step& step) {
     case Op::accumulate:
       return fmt::format("adds {} to {}", step.from, step.buffer);
     default:
-      return fmt::format("does this ({})", operation(step.op).name);
+      return fmt::format("runs {}", operation(step.op).name);
   }
 }
 

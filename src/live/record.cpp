@@ -283,7 +283,7 @@ void blame(std::shared_ptr<const Scenario> scenario, VerifyResult& result) {
   CheckOptions options;
   options.host = false;
   const CheckResult checked = check_scenario(std::move(scenario), options);
-  for (const Blame& one : checked.blame) result.blame.push_back({one.step, one.why});
+  for (const Blame& one : checked.blame) result.blame.push_back({one.step, one.why, one.formulas});
   if (!checked.repairs.empty()) result.repair = checked.repairs.front().edits;
 }
 

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "src/report/elide.h"
+
 namespace lockstep::report {
 
 std::string one_line(const Json& value) {
@@ -32,11 +34,35 @@ std::string added_bytes_text(double bytes) {
   return fmt::format("{} {} sent per rank", amount, bytes > 0 ? "more" : "less");
 }
 
-std::string blame_text(const CheckResult& result, const Style& style) {
+std::string at_fault_text(const Blame& blame, bool verbose, const Style& style) {
+  const std::string head = fmt::format("  {} {}, which ", style.bold("at fault:"), blame.step);
+  if (verbose) return fmt::format("{}{}\n", head, blame.why);
+  std::string why;
+  std::size_t begin = 0;
+  for (const std::string& formula : blame.formulas) {
+    const std::size_t at = blame.why.find(formula, begin);
+    if (at == std::string::npos) break;
+    why += blame.why.substr(begin, at - begin) + unbroken(elided(formula, widest_in_sentence));
+    begin = at + formula.size();
+  }
+  const std::string sentence = head + why + blame.why.substr(begin);
+  if (wrapped(sentence, 0).find('\n') == std::string::npos) return wrapped(sentence, 0) + "\n";
+  // One clause a line.
+  std::string text;
+  begin = 0;
+  for (std::size_t end = 0; end != std::string::npos; begin = end + 2) {
+    end = sentence.find("; ", begin);
+    const bool is_last = end == std::string::npos;
+    const std::string clause = sentence.substr(begin, is_last ? end : end + 1 - begin);
+    text += wrapped((begin == 0 ? "" : "    ") + clause, 6) + "\n";
+  }
+  return text;
+}
+
+std::string blame_text(const CheckResult& result, bool verbose, const Style& style) {
   if (result.repairs.empty()) return "";
   std::string text = "\n";
-  for (const Blame& blame : result.blame)
-    text += fmt::format("  {} {}, which {}\n", style.bold("at fault:"), blame.step, blame.why);
+  for (const Blame& blame : result.blame) text += at_fault_text(blame, verbose, style);
   for (const std::string& line : right_with(result.repairs.front().edits)) text += fmt::format("    {}\n", line);
   text += fmt::format("    `lockstep repair {}` has this and other repairs\n", argument_for(result.file));
   for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);

@@ -11,7 +11,11 @@
 namespace lockstep::report {
 
 /// The step at fault, its repair and who would not have noticed, behind a blank line; "" where nothing is blamed.
-std::string blame_text(const CheckResult& result, const Style& style);
+/// `verbose`: with whole formulas.
+std::string blame_text(const CheckResult& result, bool verbose, const Style& style);
+
+/// "  at fault: STEP, which WHY" and the end of the line; unless `verbose`, on lines of page_width with short formulas.
+std::string at_fault_text(const Blame& blame, bool verbose, const Style& style);
 
 /// A value on one line, as an edit stands in a file.
 std::string one_line(const Json& value);

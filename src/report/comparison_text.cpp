@@ -13,6 +13,7 @@
 #include "src/base/counted.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/diagnosis/outcome_verdict.h"
+#include "src/report/brief_statement.h"
 #include "src/report/clean_text.h"
 #include "src/report/elide.h"
 #include "src/report/style.h"
@@ -106,17 +107,22 @@ class TextComparison {
     const EverySize& every = *comparison_.every_size;
     const SameProof& proof = every.proof;
     const bool other = proof.verdict == SameProof::Verdict::other;
-    const std::string statement = other                                       ? style_.bad(proof.statement)
-                                  : proof.verdict == SameProof::Verdict::same ? style_.good(proof.statement)
-                                                                              : proof.statement;
+    const std::string text = verbose_ ? proof.statement : report::brief_statement(proof.statement);
+    const std::string statement = other                                       ? style_.bad(text)
+                                  : proof.verdict == SameProof::Verdict::same ? style_.good(text)
+                                                                              : text;
     write_(fmt::format("  For every size: {} ({}).\n", statement, report::open_text(proof.axes, proof.micro_batches)));
     if (other) {
       const DifferingElements& where = every.difference.where.front();
-      write_(fmt::format(
-          "  The smallest: {}: rank {} gets {} for {}, {} {}.\n", describe(*every.smallest), where.ranks.front(),
-          every.difference.before, every.difference.parameter,
+      const auto formula = [&](const std::string& whole) {
+        return verbose_ ? whole : report::unbroken(report::elided(whole, report::widest_in_sentence));
+      };
+      const std::string line = fmt::format(
+          "  The smallest: {}: rank {} gets {} for {}, {} {}.", describe(*every.smallest), where.ranks.front(),
+          formula(every.difference.before), every.difference.parameter,
           where.new_ranks.empty() ? "from the new one" : fmt::format("in the new one rank {}", where.new_ranks.front()),
-          every.difference.after));
+          formula(every.difference.after));
+      write_((verbose_ ? line : report::wrapped(line, 4)) + "\n");
     }
     for (const SameProof::RefusedBy& one : proof.refused) {
       const auto is_the_same = [&](const SameProof::RefusedBy& other) {
@@ -180,8 +186,8 @@ class TextComparison {
       ++shown;
       write_(fmt::format("  {}\n", each.parameters > 1 ? several_text(each) : one_text(*each.first)));
       const std::size_t widest = verbose_ ? report::unlimited_width : report::widest_line;
-      write_(fmt::format("    old  {}\n", report::elided(each.first->before, widest)));
-      write_(fmt::format("    new  {}\n", report::elided(each.first->after, widest)));
+      write_(fmt::format("    old  {}\n", report::shortened(each.first->before, widest)));
+      write_(fmt::format("    new  {}\n", report::shortened(each.first->after, widest)));
     }
     if (comparison_.plain)
       write_("  Here g is the gradient of a rank's loss as it is: the two `backward` steps multiply it differently.\n");

@@ -12,47 +12,137 @@ namespace lockstep::report {
 
 namespace {
 
-bool is_sign(const std::string& formula, std::size_t at) {
-  if (formula[at] != '+' && formula[at] != '-') return false;
-  // Not the sign of the first term, whether of the formula or of a bracket.
-  return at > 0 && formula[at - 1] != '(' && !(at > 1 && formula[at - 1] == ' ' && formula[at - 2] == '(');
+/// `formula` with a letter for each byte of a name in brackets or quotes, where any sign may stand.
+std::string without_names(std::string formula) {
+  bool quoted = false;
+  int brackets = 0;
+  for (char& c : formula) {
+    if (c == '\'') quoted = !quoted;  // a doubled one ends and begins at once
+    if (!quoted && c == '[') ++brackets;
+    const bool inside = quoted || brackets > 0;
+    if (!quoted && c == ']') --brackets;
+    if (inside && (static_cast<unsigned char>(c) & 0x80U) == 0) c = 'x';
+  }
+  return formula;
 }
 
+/// Whether a term begins there that is not the first, of the formula or of a bracket; also behind "; ", where another
+/// formula begins.
+bool is_sign(const std::string& plain, std::size_t at) {
+  if (plain[at] == ';') return true;
+  if (plain[at] != '+' && plain[at] != '-') return false;
+  return at > 0 && plain[at - 1] != '(' && !(at > 1 && plain[at - 1] == ' ' && plain[at - 2] == '(');
+}
+
+std::size_t terms_of(const std::string& plain, std::size_t end) {
+  std::size_t terms = 1;
+  for (std::size_t at = 0; at < end; ++at) terms += is_sign(plain, at) ? 1 : 0;
+  return terms;
+}
+
+struct CutFormula {
+  std::string text;
+  std::size_t terms = 0;  ///< that are left
+};
+
 /// `formula` cut after a term within `room` columns, with what closes the brackets that are open there:
-/// "(g0+g1+…)/2".
-std::string cut_to(const std::string& formula, std::size_t room) {
+/// "(g0+g1+…)/2". `plain` is the formula without_names().
+CutFormula cut_to(const std::string& formula, const std::string& plain, std::size_t room) {
   std::size_t cut = 0, boundary = 0;
-  for (std::size_t width = 0; cut < formula.size(); ++cut) {
-    if (is_sign(formula, cut)) boundary = cut;
-    const bool begins_character = (static_cast<unsigned char>(formula[cut]) & 0xC0U) != 0x80U;
+  for (std::size_t width = 0; cut < plain.size(); ++cut) {
+    if (is_sign(plain, cut)) boundary = cut;
+    const bool begins_character = (static_cast<unsigned char>(plain[cut]) & 0xC0U) != 0x80U;
     if (begins_character && width++ == room) break;
   }
-  std::string kept = formula.substr(0, boundary > 0 ? boundary : cut);
+  std::size_t end = boundary > 0 ? boundary : cut;
+  const std::size_t terms = terms_of(plain, end);
   int depth = 0;
-  for (const char c : kept) depth += c == '(' ? 1 : c == ')' ? -1 : 0;
-  while (!kept.empty() && kept.back() == ' ') kept.pop_back();
-  if (depth == 0) return kept + " …";
+  for (std::size_t at = 0; at < end; ++at) depth += plain[at] == '(' ? 1 : plain[at] == ')' ? -1 : 0;
+  while (end > 0 && plain[end - 1] == ' ') --end;
+  const std::string kept = formula.substr(0, end);
+  // Of a term that is cut in itself nothing behind the cut is told.
+  if (depth == 0 || boundary == 0) return {kept + " …", terms};
   std::string tail(static_cast<std::size_t>(depth - 1), ')');
-  std::size_t at = kept.size();
-  for (; at < formula.size() && depth > 0; ++at) depth += formula[at] == '(' ? 1 : formula[at] == ')' ? -1 : 0;
+  std::size_t at = end;
+  for (; at < plain.size() && depth > 0; ++at) depth += plain[at] == '(' ? 1 : plain[at] == ')' ? -1 : 0;
   const std::size_t close = at - 1;
-  while (at < formula.size() && !is_sign(formula, at) && formula[at] != ' ') ++at;
+  while (at < plain.size() && !is_sign(plain, at) && plain[at] != ' ') ++at;
   tail += formula.substr(close, at - close);
-  return kept + "+…" + tail + (at < formula.size() ? " …" : "");
+  return {kept + "+…" + tail + (at < plain.size() ? " …" : ""), terms};
+}
+
+/// The longest cut that fits with its ending, which may depend on it.
+template <typename Ending>
+std::string cut_with(const std::string& formula, std::size_t most, const Ending& ending) {
+  if (formula.size() <= most || text_width(formula) <= most) return formula;
+  const std::string plain = without_names(formula);
+  const std::size_t all = terms_of(plain, plain.size());
+  std::size_t room = most;
+  std::string text;
+  do {
+    const CutFormula cut = cut_to(formula, plain, room);
+    text = cut.text + ending(all, cut);
+  } while (text_width(text) > most && room-- > 0);
+  return text;
+}
+
+constexpr char kept_space = '\x1f';
+
+/// Columns of a text with colours.
+std::size_t visible_width(const std::string& text) {
+  std::string visible;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\x1b') {
+      at = std::min(text.find('m', at), text.size());
+    } else {
+      visible += text[at];
+    }
+  }
+  return text_width(visible);
 }
 
 }  // namespace
 
 std::string elided(const std::string& formula, std::size_t most) {
-  if (formula.size() <= most || text_width(formula) <= most) return formula;
-  std::size_t terms = 1;
-  for (std::size_t at = 0; at < formula.size(); ++at) terms += is_sign(formula, at) ? 1 : 0;
-  const std::string ending = " (" + counted(terms, "term") + ")";
-  // What closes the brackets is known once it is cut, and takes room itself.
-  std::size_t room = most - std::min(most, text_width(ending) + 2);
-  std::string text = cut_to(formula, room) + ending;
-  while (room > 0 && text_width(text) > most) text = cut_to(formula, --room) + ending;
-  return text;
+  return cut_with(formula, most, [](std::size_t all, const CutFormula&) { return " (" + counted(all, "term") + ")"; });
+}
+
+std::string shortened(const std::string& formula, std::size_t most) {
+  return cut_with(formula, most, [](std::size_t all, const CutFormula& cut) {
+    if (all == cut.terms) return std::string(" (-v prints all)");
+    return fmt::format("{} and {} (-v prints all)", cut.text.ends_with("…") ? "" : " …",
+                       counted(all - cut.terms, "more term"));
+  });
+}
+
+std::string unbroken(std::string formula) {
+  std::replace(formula.begin(), formula.end(), ' ', kept_space);
+  return formula;
+}
+
+std::string wrapped(const std::string& text, std::size_t indent) {
+  std::string result, line;
+  std::size_t width = 0;
+  bool has_word = false;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    std::size_t end = text.find_first_not_of(' ', begin);
+    end = std::min(text.find(' ', end), text.size());
+    const std::string word = text.substr(begin, end - begin);  // with the spaces before it
+    const std::size_t columns = visible_width(word);
+    if (has_word && width + columns > page_width) {
+      result += line + "\n";
+      line = std::string(indent, ' ') + word.substr(word.find_first_not_of(' '));
+      width = visible_width(line);
+    } else {
+      line += word;
+      width += columns;
+    }
+    has_word = true;
+    begin = end == text.size() ? end + 1 : end;
+  }
+  result += line;
+  std::replace(result.begin(), result.end(), kept_space, ' ');
+  return result;
 }
 
 }  // namespace lockstep::report

@@ -103,7 +103,8 @@ void write_tables(const CheckResult& result, const ExplainOptions& options, cons
       continue;
     }
     grids.fill(request, snapshot);
-    write("\n" + report::draw_grid(style.bold(title), grids.plan(request), snapshot.cells, style));
+    write("\n" + report::draw_grid(style.bold(title), grids.plan(request), snapshot.cells, style,
+                                   options.verbose ? report::unlimited_width : report::page_width));
     marks.add(snapshot);
     snapshot.cells.clear();
   }

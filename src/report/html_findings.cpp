@@ -41,7 +41,7 @@ std::string interval_text(const Json& interval) {
   return fmt::format("[{}, {})", interval.items()[0].text(), interval.items()[1].text());
 }
 
-std::string formula(const std::string& text) { return code_element(elided(text, widest_line)); }
+std::string formula(const std::string& text) { return code_element(elided(text, widest_in_page)); }
 
 /// The cells of one parameter: a row for each piece. The first row lacks its first cell, the names.
 std::vector<std::string> rows_of(const Json& parameter) {

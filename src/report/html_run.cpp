@@ -76,13 +76,13 @@ class RunArticle {
         "has</th></tr></thead><tbody>\n";
     for (std::size_t index = 0; index < rows.size() && index < most_rows; ++index) {
       const VerifiedPiece& piece = *rows[index].first;
-      std::string got = piece.formula.empty() ? "no formula" : code(elided(piece.formula, widest_line));
+      std::string got = piece.formula.empty() ? "no formula" : code(elided(piece.formula, widest_in_page));
       for (const std::string& more : {piece.difference, piece.why}) {
         if (!more.empty()) got += "<br><small>" + text_of(more) + "</small>";
       }
       text += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"got\">{}</td><td>{}</td></tr>\n",
                           code(rows[index].name), text_of(words_.ranks(piece)), got,
-                          piece.expected.empty() ? "not known" : code(elided(piece.expected, widest_line)));
+                          piece.expected.empty() ? "not known" : code(elided(piece.expected, widest_in_page)));
     }
     text += "</tbody></table></div>\n";
     if (rows.size() > most_rows) text += fmt::format("<p>{} more are left out.</p>\n", rows.size() - most_rows);

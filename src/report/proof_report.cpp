@@ -6,7 +6,9 @@
 
 #include "lockstep/report.h"
 #include "src/base/counted.h"
+#include "src/report/brief_statement.h"
 #include "src/report/clean_text.h"
+#include "src/report/elide.h"
 #include "src/report/json_writer.h"
 #include "src/report/style.h"
 #include "src/report/text_report.h"
@@ -42,6 +44,16 @@ std::string what_is_wrong(const Proof::Counterexample& example) {
   return fmt::format("rank {} gets {} for {}, not {}", example.rank, example.got, example.parameter, example.expected);
 }
 
+/// "  smallest: tp 1, dp 2: rank 0 gets …"; unless `verbose`, on lines of page_width with short formulas.
+std::string smallest_text(Proof::Counterexample example, bool verbose) {
+  if (!verbose) {
+    for (std::string* formula : {&example.got, &example.expected})
+      *formula = report::unbroken(report::elided(*formula, report::widest_in_sentence));
+  }
+  const std::string line = fmt::format("  smallest: {}: {}", describe(example.sizes), what_is_wrong(example));
+  return (verbose ? line : report::wrapped(line, 4)) + "\n";
+}
+
 Json json_of(const Sizes& sizes) {
   Json result = Json::object();
   for (const auto& [axis, size] : sizes.axes) result.set(name_of(axis), Json::number(std::to_string(size)));
@@ -67,9 +79,10 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   const report::Style style(options.color);
   const bool right = proof.verdict == Proof::Verdict::right, wrong = proof.verdict == Proof::Verdict::wrong;
   const std::string mark = right ? style.good("proved") : wrong ? style.bad("wrong ") : style.bold("open  ");
-  if (options.quiet) return fmt::format("{}  {}  {}\n", mark, report::one_line_text(scenario.file), proof.statement);
+  const std::string statement = options.verbose ? proof.statement : report::brief_statement(proof.statement);
+  if (options.quiet) return fmt::format("{}  {}  {}\n", mark, report::one_line_text(scenario.file), statement);
   std::string text = fmt::format("{}  {}  {}\n  {}\n", mark, report::one_line_text(scenario.file), scenario.name,
-                                 style.bold(proof.statement));
+                                 style.bold(statement));
   text += fmt::format("  {}; {}, {} of parameters\n", report::open_text(proof.axes, proof.micro_batches),
                       counted(proof.cases, "case"), counted(proof.classes, "class"));
   for (const Proof::Kept& kept : proof.kept)
@@ -77,9 +90,10 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   for (const Proof::Refused& refused : proof.refused) {
     text += refused.sizes.size() == 1
                 ? fmt::format("  {} {} is refused: {}\n", name_of(refused.axis), refused.sizes.front(), refused.why)
-                : fmt::format("  {} {} are refused (of 1 to {}{}), the first one: {}\n", name_of(refused.axis),
+                : fmt::format("  {0} {1} are refused (1 to {2} were tried{3}); {0} {4}: {5}\n", name_of(refused.axis),
                               report::number_list(refused.sizes), refused.tried,
-                              refused.sizes.back() > refused.tried ? " and what its rules name" : "", refused.why);
+                              refused.sizes.back() > refused.tried ? ", and what its rules name" : "",
+                              refused.sizes.front(), refused.why);
   }
   for (const Proof::RefusedTogether& refused : proof.refused_together)
     text += fmt::format("  {} are refused together: {}\n", describe(refused.sizes), refused.why);
@@ -95,10 +109,7 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
     }
     text += fmt::format("  wrong: {}\n", fmt::join(names, ", "));
   }
-  if (proof.counterexample) {
-    text += fmt::format("  smallest: {}: {}\n", describe(proof.counterexample->sizes),
-                        what_is_wrong(*proof.counterexample));
-  }
+  if (proof.counterexample) text += smallest_text(*proof.counterexample, options.verbose);
   std::size_t shown = 0;
   for (const Proof::Limit& limit : proof.limits) {
     if (!options.verbose && ++shown > 3) {

@@ -44,6 +44,73 @@ std::string trimmed(std::string line) {
   return line;
 }
 
+constexpr std::size_t column_gap = 3;  // between columns
+
+using Cells = std::vector<std::vector<std::vector<GridCell>>>;  // by block, row and column
+
+/// A column of a table; one for several that are alike.
+struct Column {
+  std::string title;
+  std::size_t index = 0, width = 0;
+};
+
+std::vector<Column> columns_of(const GridPlan& plan, const Cells& cells) {
+  std::vector<Column> columns;
+  for (const std::string& title : plan.columns) columns.push_back({title, columns.size(), text_width(title)});
+  for (const auto& block : cells) {
+    for (const auto& row : block) {
+      for (std::size_t index = 0; index < row.size(); ++index)
+        columns[index].width = std::max(columns[index].width, text_width(marked(row[index])));
+    }
+  }
+  return columns;
+}
+
+std::size_t width_of(std::size_t label_width, const std::vector<Column>& columns) {
+  std::size_t width = label_width;
+  for (const Column& column : columns) width += column_gap + column.width;
+  return width;
+}
+
+/// The number in "dp 3".
+int coordinate_of(const std::string& title) { return std::stoi(title.substr(title.rfind(' ') + 1)); }
+
+void merge_alike(std::vector<Column>& columns, const Cells& cells) {
+  std::vector<Column> merged;
+  std::size_t last = 0;  // of those that are one
+  for (const Column& column : columns) {
+    const auto alike = [&](const std::vector<GridCell>& row) { return marked(row[column.index]) == marked(row[last]); };
+    const bool is_next = !merged.empty() && coordinate_of(column.title) == coordinate_of(columns[last].title) + 1 &&
+                         std::all_of(cells.begin(), cells.end(),
+                                     [&](const auto& block) { return std::all_of(block.begin(), block.end(), alike); });
+    last = column.index;
+    if (!is_next) {
+      merged.push_back(column);
+      continue;
+    }
+    Column& one = merged.back();
+    one.title = fmt::format("{}-{}", columns[one.index].title, coordinate_of(column.title));
+    one.width = std::max({one.width, column.width, text_width(one.title)});
+  }
+  columns = std::move(merged);
+}
+
+/// At least one column each, and as many as fit.
+std::vector<std::vector<Column>> parts_of(std::size_t label_width, const std::vector<Column>& columns,
+                                          std::size_t widest) {
+  std::vector<std::vector<Column>> parts;
+  std::size_t width = 0;
+  for (const Column& column : columns) {
+    width += column_gap + column.width;
+    if (parts.empty() || width > widest) {
+      parts.emplace_back();
+      width = label_width + column_gap + column.width;
+    }
+    parts.back().push_back(column);
+  }
+  return parts;
+}
+
 }  // namespace
 
 GridAxes grid_axes(const Mesh& mesh) {
@@ -121,38 +188,33 @@ GridPlan plan_grid(const Mesh& mesh, const std::vector<bool>& holds, int must, s
 }
 
 std::string draw_grid(const std::string& title, const GridPlan& plan,
-                      const std::vector<std::vector<std::vector<GridCell>>>& cells, const Style& style) {
-  std::string text = title + "\n";
+                      const std::vector<std::vector<std::vector<GridCell>>>& cells, const Style& style,
+                      std::size_t widest) {
   std::size_t label_width = 0;
   for (const std::string& row : plan.rows) label_width = std::max(label_width, text_width(row));
-  std::vector<std::size_t> widths;
-  for (const std::string& column : plan.columns) widths.push_back(text_width(column));
-  for (const auto& block : cells) {
-    for (const auto& row : block) {
-      for (std::size_t column = 0; column < row.size(); ++column) {
-        widths[column] = std::max(widths[column], text_width(marked(row[column])));
-      }
-    }
-  }
+  for (const GridPlan::Block& block : plan.blocks) label_width = std::max(label_width, text_width(block.title));
+  std::vector<Column> columns = columns_of(plan, cells);
+  if (width_of(label_width, columns) > widest) merge_alike(columns, cells);
+  const std::vector<std::vector<Column>> parts = parts_of(label_width, columns, widest);
+  std::string text = title + "\n";
   for (std::size_t block = 0; block < plan.blocks.size(); ++block) {
-    std::string head = padded(plan.blocks[block].title, label_width);
-    const std::size_t first_width = std::max(label_width, text_width(plan.blocks[block].title));
-    for (std::size_t column = 0; column < plan.columns.size(); ++column)
-      head += "   " + padded(plan.columns[column], widths[column]);
-    text += trimmed(head) + "\n";
-    for (std::size_t row = 0; row < plan.rows.size(); ++row) {
-      std::string line = padded(plan.rows[row], first_width);
-      std::string spaces;
-      for (std::size_t column = 0; column < plan.columns.size(); ++column) {
-        const GridCell& cell = cells[block][row][column];
-        const std::string content = marked(cell);
-        line += "   " + spaces +
-                (cell.wrong                 ? style.bad(content)
-                 : cell.stale || !cell.held ? style.faint(content)
-                                            : content);
-        spaces = std::string(widths[column] - text_width(content), ' ');
+    for (const std::vector<Column>& part : parts) {
+      std::string head = padded(plan.blocks[block].title, label_width);
+      for (const Column& column : part) head += std::string(column_gap, ' ') + padded(column.title, column.width);
+      text += trimmed(head) + "\n";
+      for (std::size_t row = 0; row < plan.rows.size(); ++row) {
+        std::string line = padded(plan.rows[row], label_width);
+        std::size_t spaces = column_gap;
+        for (const Column& column : part) {
+          const GridCell& cell = cells[block][row][column.index];
+          const std::string content = marked(cell);
+          line += std::string(spaces, ' ') + (cell.wrong                 ? style.bad(content)
+                                              : cell.stale || !cell.held ? style.faint(content)
+                                                                         : content);
+          spaces = column_gap + column.width - text_width(content);
+        }
+        text += line + "\n";
       }
-      text += line + "\n";
     }
   }
   return text;

@@ -41,9 +41,12 @@ struct GridPlan {
 /// many blocks, always with `must` in it. Rows in which nobody holds it are left out.
 GridPlan plan_grid(const Mesh& mesh, const std::vector<bool>& holds, int must, std::size_t most);
 
-/// Draws one table: a title line, then a table per block. `cells` are by block, row and column.
+/// Draws one table: a title line, then a table per block. `cells` are by block, row and column. Where a line would have
+/// more than `widest` columns, neighbouring columns that are alike become one, "dp 0-3"; what is still too wide is
+/// drawn in several parts, one below the other.
 std::string draw_grid(const std::string& title, const GridPlan& plan,
-                      const std::vector<std::vector<std::vector<GridCell>>>& cells, const Style& style);
+                      const std::vector<std::vector<std::vector<GridCell>>>& cells, const Style& style,
+                      std::size_t widest);
 
 /// What the marks in these tables mean, one line; "" where none occurs.
 std::string grid_legend(const std::vector<GridCell>& cells);

@@ -87,7 +87,9 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
     for (const Json& edit : repair.edits) write("     " + one_line(edit) + "\n");
     write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(result, repair)));
   }
-  write(fmt::format("\n  {} of {} schedules that were tried match\n{}", findings.found, findings.tried, cut_off));
+  write(fmt::format("\n  {} tried; {} of them {}\n{}",
+                    counted(findings.tried, "schedule") + (findings.tried == 1 ? " was" : " were"), findings.found,
+                    findings.found == 1 ? "matches" : "match", cut_off));
 }
 
 void repair_json(const CheckResult& result, const RepairFindings& findings, const Write& write) {

@@ -13,12 +13,13 @@ namespace {
 
 // Candidates are replayed; of those, the first few that look different are shown.
 constexpr std::size_t most_candidates = 8, most_grids = 2, most_tables = 6, most_ranks_of_grid = 8;
+constexpr std::size_t grid_indent = 4;
 
 std::string indented(const std::string& text) {
   std::string result;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
-    if (end > begin) result += "    " + text.substr(begin, end - begin);
+    if (end > begin) result += std::string(grid_indent, ' ') + text.substr(begin, end - begin);
     result += '\n';
     begin = end + 1;
   }
@@ -37,7 +38,8 @@ std::string draw(const CheckResult& result, ParameterGrids& grids, std::size_t r
     grids.fill(request, snapshot);
     const std::string title =
         fmt::format("{}, elements {}", snapshot_title(schedule, snapshot), interval_text(grids.elements(request)));
-    text += "\n" + draw_grid(style.bold(title), grids.plan(request), snapshot.cells, style);
+    text += "\n" + draw_grid(style.bold(title), grids.plan(request), snapshot.cells, style,
+                             options.verbose ? unlimited_width : page_width - grid_indent);
     for (const auto& block : snapshot.cells) {
       for (const auto& row : block) all.insert(all.end(), row.begin(), row.end());
     }

@@ -69,7 +69,8 @@ std::string invalid_text(const Outcome& outcome, const ReportOptions& options) {
 std::string race_text(const Outcome& outcome, const ReportOptions& options) {
   std::vector<std::pair<int, Words>> lines;
   for (const Outcome::Race& race : outcome.races) {
-    const std::string rest = fmt::format(": {} while `{}` is in flight", race.touches, race.in_flight);
+    const std::string what = race.touches.empty() ? "" : fmt::format("the buffer {} is touched ", race.touches);
+    const std::string rest = fmt::format(": {}while `{}` is in flight", what, race.in_flight);
     const std::string in_step = fmt::format("in `{}`", race.step);
     lines.emplace_back(race.rank, race.step.empty()
                                       ? Words{"at the end of its list" + rest, "at the end of their lists" + rest}

@@ -14,6 +14,7 @@
 #include "src/report/elide.h"
 #include "src/report/section_grids.h"
 #include "src/report/sections.h"
+#include "src/report/style.h"
 
 namespace lockstep::report {
 
@@ -70,7 +71,7 @@ class ParametersText {
     }
     if (!finding.not_shown.empty()) write_(fmt::format("    no rank is shown: {}\n", finding.not_shown));
     if (!finding.unowned.empty()) unowned(finding);
-    if (section.divergence != nullptr) write_("    " + divergence_sentence(section.divergence->point) + "\n");
+    if (section.divergence != nullptr) write_(divergence_text(section.divergence->point) + "\n");
     const std::size_t logical = at(model_.logical_of(finding.parameter));
     const bool value_wrong = std::any_of(finding.groups.begin(), finding.groups.end(),
                                          [](const RankGroup& group) { return first_wrong_piece(group) != nullptr; });
@@ -147,16 +148,18 @@ class ParametersText {
   void values(const RankGroup& group, const PieceResult& piece) {
     const int rank = group.ranks.front();
     formulas_told_ = true;
-    const std::string got = shortened(formulas_->formula(piece.form, rank, group.buffer, result_.step), widest_line);
+    const std::string got = short_form(formulas_->formula(piece.form, rank, group.buffer, result_.step), widest_line);
     if (piece.right) return write_(fmt::format("      got       {}\n", style_.good(got)));
     const std::string words = difference_text(result_, group, piece);
-    write_(fmt::format("      got       {}{}\n", style_.bad(got), words.empty() ? "" : "   (" + words + ")"));
+    const bool fits = options_.verbose || text_width(got) + text_width(words) + 5 <= widest_line;
+    const std::string gap(fits ? "   " : "\n                ");
+    write_(fmt::format("      got       {}{}\n", style_.bad(got), words.empty() ? "" : gap + "(" + words + ")"));
     write_(fmt::format("      expected  {}\n",
-                       shortened(formulas_->formula(piece.reference, rank, group.buffer, result_.step), widest_line)));
+                       short_form(formulas_->formula(piece.reference, rank, group.buffer, result_.step), widest_line)));
   }
 
-  std::string shortened(const std::string& formula, std::size_t most) const {
-    return options_.verbose ? formula : elided(formula, most);
+  std::string short_form(const std::string& formula, std::size_t most) const {
+    return options_.verbose ? formula : shortened(formula, most);
   }
 
   /// What "g3" stands for, where `backward` adds something else than the gradient of the summed loss.
@@ -165,9 +168,10 @@ class ParametersText {
     collect_factors(schedule_.steps, factors);
     if (factors.empty() || (factors.size() == 1 && *factors.begin() == "1")) return "";
     const int rank = std::min(3, schedule_.mesh.world() - 1);
-    return fmt::format(
-        "\n  g{0} is what backward added on rank {0}: {1} times the gradient of the loss summed over its tokens\n",
-        rank, fmt::join(factors, " or "));
+    const std::string sentence = fmt::format(
+        "  g{0} is what backward added on rank {0}: {1} times the gradient of the summed loss of its tokens", rank,
+        fmt::join(factors, " or "));
+    return fmt::format("\n{}\n", options_.verbose ? sentence : wrapped(sentence, 4));
   }
 
   void unowned(const ParameterFinding& finding) {
@@ -192,13 +196,19 @@ class ParametersText {
     return fmt::format("{}", fmt::join(elements, ", "));
   }
 
-  std::string divergence_sentence(const Divergence& point) const {
-    if (point.step.empty()) return "no step spoils it: " + point.why;
-    const std::string change =
-        fmt::format("{} becomes {}", shortened(point.before, widest_side), shortened(point.after, widest_side));
-    if (point.broken)
-      return fmt::format("goes wrong for good in step {}, which {}: {}", style_.bold(point.step), point.why, change);
-    return fmt::format("last changed by step {}, which {}: {}", style_.bold(point.step), point.why, change);
+  /// With the lines' indent; where it is too wide, with the change on a line of its own.
+  std::string divergence_text(const Divergence& point) const {
+    if (point.step.empty()) return "    no step spoils it: " + point.why;
+    const std::string what =
+        fmt::format("    {} step {}, which {}:", point.broken ? "goes wrong for good in" : "last changed by",
+                    style_.bold(point.step), point.why);
+    const std::string line = fmt::format("{} {} becomes {}", what, point.before, point.after);
+    if (options_.verbose || wrapped(line, 0) == line) return line;
+    constexpr std::size_t room = page_width - std::string_view("      becomes ").size();
+    if (text_width(point.before) + text_width(point.after) <= room)
+      return fmt::format("{}\n      {} becomes {}", wrapped(what, 6), point.before, point.after);
+    return fmt::format("{}\n      {}\n      becomes {}", wrapped(what, 6), shortened(point.before, widest_line),
+                       shortened(point.after, widest_line));
   }
 
   const CheckResult& result_;

@@ -161,7 +161,7 @@ void TextReporter::add(const CheckResult& result) {
   write_text_parameters(result, options_, style_, write_);
   const std::string norm = norm_text(result, options_);
   if (!norm.empty()) write_("\n" + norm);
-  write_(blame_text(result, style_));
+  write_(blame_text(result, options_.verbose, style_));
 }
 
 }  // namespace lockstep::report

@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "lockstep/transformer.h"
 #include "src/base/at.h"
 #include "src/base/counted.h"
+#include "src/report/elide.h"
 #include "src/report/style.h"
 
 namespace lockstep::report {
@@ -78,7 +80,10 @@ std::string transformer_text(const CheckResult& result, const ReportOptions& opt
   std::size_t shown = 0;
   for (const auto& [what, ranks] : lines) {
     if (shown++ == most) break;
-    text += fmt::format("    {}  {}: {}\n", what.first, rank_list(ranks), what.second);
+    const std::string head = fmt::format("    {}  {}: ", what.first, rank_list(ranks));
+    const std::size_t room =
+        options.verbose ? unlimited_width : page_width - std::min(text_width(head), page_width / 2);
+    text += head + shortened(what.second, room) + "\n";
   }
   if (lines.size() > most) text += fmt::format("    and {} more; -v shows all\n", lines.size() - most);
   return text;

@@ -72,7 +72,7 @@ class TextVerify {
                            100 * one.difference, one.roundings, one.dtype));
       if (!one.formula.empty())
         write_(fmt::format("    that gradient is {}\n",
-                           report::elided(one.formula, verbose_ ? report::unlimited_width : report::widest_line)));
+                           report::shortened(one.formula, verbose_ ? report::unlimited_width : report::widest_line)));
     }
   }
 
@@ -113,7 +113,7 @@ class TextVerify {
     if (result_.blame.empty()) return;
     write_("\n");
     for (const StepAtFault& one : result_.blame)
-      write_(fmt::format("  {} {}, which {}\n", style_.bold("at fault:"), clean(one.step), clean(one.why)));
+      write_(report::at_fault_text({clean(one.step), clean(one.why), one.formulas}, verbose_, style_));
     for (const std::string& line : report::right_with(result_.repair)) write_(fmt::format("    {}\n", clean(line)));
     write_(fmt::format("    `lockstep record {} -o scenario.json` writes the schedule for check, repair and prove\n",
                        shell_quoted(result_.run)));
@@ -124,10 +124,10 @@ class TextVerify {
     write_(fmt::format("\n{} {}  {}\n", mark(piece.verdict), name,
                        words_.ranks(piece, verbose_ ? piece.ranks.size() : 8)));
     if (!piece.formula.empty())
-      write_(fmt::format("    got       {}{}\n", paint(piece.verdict, report::elided(piece.formula, widest)),
+      write_(fmt::format("    got       {}{}\n", paint(piece.verdict, report::shortened(piece.formula, widest)),
                          piece.difference.empty() ? "" : "   (" + piece.difference + ")"));
     if (!piece.expected.empty() && piece.verdict != PieceVerdict::right)
-      write_(fmt::format("    expected  {}\n", report::elided(piece.expected, widest)));
+      write_(fmt::format("    expected  {}\n", report::shortened(piece.expected, widest)));
     if (!piece.why.empty()) write_(fmt::format("    {}\n", clean(piece.why)));
     if (piece.verdict != PieceVerdict::right || verbose_) coefficients(piece);
   }

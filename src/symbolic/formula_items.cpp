@@ -31,7 +31,7 @@ class Collector {
                      [&](const Slot& s) { return site(s) == one; });
         const int named = frame_.foreign || sites.size() > 1 ? one : -1;
         if (named >= 0 && cover(through, named)) continue;
-        for (const Slot& slot : through) add(slot.micro_batch, use(slot), named, coefficient(slot));
+        name_in_parts(through, named);
       }
     }
     // What no device would have: a name in full.
@@ -96,6 +96,53 @@ class Collector {
     return false;
   }
 
+  /// Names `slots`, which are of one site, by whatever takes the fewest names: each by itself; whole micro-batches or
+  /// whole uses, and the others by themselves; or all at once, and then what that has too much or too little.
+  void name_in_parts(const std::vector<Slot>& slots, int named_site) {
+    std::map<Rational, int> count;
+    for (const Slot& slot : slots) ++count[coefficient(slot)];
+    const auto most =
+        std::max_element(count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    std::vector<Part> best;
+    for (const Rational& all : {Rational(0), is_own_step_ ? most->first : Rational(0)}) {
+      for (const Group group : {Group::none, Group::micro_batches, Group::uses}) {
+        if (group == Group::uses && !is_own_step_) continue;
+        std::vector<Part> parts = parts_beside(all, group, slots);
+        if (best.empty() || parts.size() < best.size()) best = std::move(parts);
+      }
+    }
+    for (const Part& part : best) add(part.micro_batch, part.use, named_site, part.coefficient);
+  }
+
+  enum class Group { none, micro_batches, uses };
+  struct Part {
+    int micro_batch = -1;
+    std::string use;
+    Rational coefficient;
+  };
+
+  /// The names that are needed beside one for all `slots`, which has the coefficient `all`, and that one.
+  std::vector<Part> parts_beside(const Rational& all, Group group, const std::vector<Slot>& slots) const {
+    std::map<std::pair<int, std::string>, std::vector<Slot>> groups;  // by micro-batch and use, -1 and "" for all
+    for (const Slot& slot : slots)
+      groups[{group == Group::uses ? -1 : slot.micro_batch, group == Group::micro_batches ? "" : use(slot)}].push_back(
+          slot);
+    std::vector<Part> parts;
+    if (!all.is_zero()) parts.push_back({-1, "", all});
+    const auto add_part = [&](int micro_batch, const std::string& named_use, const Rational& value) {
+      if (value != all) parts.push_back({micro_batch, named_use, value - all});
+    };
+    for (const auto& [name, members] : groups) {
+      const Rational first = coefficient(members.front());
+      if (std::all_of(members.begin(), members.end(), [&](const Slot& slot) { return coefficient(slot) == first; })) {
+        add_part(name.first, name.second, first);
+        continue;
+      }
+      for (const Slot& slot : members) add_part(slot.micro_batch, use(slot), coefficient(slot));
+    }
+    return parts;
+  }
+
   Names& names_;
   int rank_;
   const Frame& frame_;
@@ -117,84 +164,14 @@ Item leftover(const Names& names, const Term& term) {
 
 auto order(const Item& item) {
   return std::tuple(!item.leftover.empty(), item.frame.foreign, item.rank, item.micro_batch, std::string_view(item.use),
-                    std::string_view(item.leftover), item.site, item.frame);
-}
-
-bool less(const Item& a, const Item& b) { return order(a) < order(b); }
-
-/// Adds up items of one name.
-void merge(std::vector<Item>& items) {
-  std::sort(items.begin(), items.end(), less);
-  std::vector<Item> merged;
-  for (Item& item : items) {
-    if (!merged.empty() && merged.back().axes.empty() && item.axes.empty() && order(merged.back()) == order(item)) {
-      merged.back().coefficient += item.coefficient;
-    } else {
-      merged.push_back(std::move(item));
-    }
-  }
-  std::erase_if(merged, [](const Item& item) { return item.coefficient.is_zero(); });
-  items = std::move(merged);
-}
-
-constexpr std::size_t listed_at_most = 8;
-constexpr std::size_t exceptions_at_most = 2;
-
-/// A sum over axes that stands for a cluster of ranks, but for a few.
-struct Fold {
-  std::vector<Axis> axes;
-  std::vector<int> exceptions;  ///< ranks that the sum has too many
-};
-
-/// The axes along which a cluster of ranks differs, if it is all that the support has along them,
-/// or nearly all.
-std::optional<Fold> whole_axes(Names& names, const std::vector<Item>& cluster) {
-  const Mesh& mesh = names.schedule().mesh;
-  const Item& first = cluster.front();
-  std::vector<Axis> varying, fixed;
-  for (const Axis axis : digits) {
-    const bool varies = std::any_of(cluster.begin(), cluster.end(), [&](const Item& item) {
-      return mesh.coordinate(item.rank, axis) != mesh.coordinate(first.rank, axis);
-    });
-    (varies ? varying : fixed).push_back(axis);
-  }
-  const int step = first.micro_batch >= 0 ? names.step_of(first.micro_batch) : names.own_step().value_or(0);
-  Fold fold;
-  std::size_t found = 0;
-  const auto fits = [&](const Slot& slot) {
-    const SiteUse& through = names.site_use(first.frame, slot.site_use);
-    return (first.micro_batch < 0 || slot.micro_batch == first.micro_batch) &&
-           (first.use.empty() || through.use == first.use) && (first.site < 0 || through.parameter == first.site);
-  };
-  for (const auto& [rank, slots] : names.support(first.frame, step)) {
-    const auto same = [&, source = rank](Axis axis) {
-      return mesh.coordinate(source, axis) == mesh.coordinate(first.rank, axis);
-    };
-    if (!std::all_of(fixed.begin(), fixed.end(), same) || std::none_of(slots.begin(), slots.end(), fits)) continue;
-    const auto in_cluster = std::lower_bound(cluster.begin(), cluster.end(), rank,
-                                             [](const Item& item, int source) { return item.rank < source; });
-    if (in_cluster == cluster.end() || in_cluster->rank != rank) {
-      fold.exceptions.push_back(rank);
-      if (fold.exceptions.size() > exceptions_at_most) return std::nullopt;
-    } else {
-      ++found;
-    }
-  }
-  if (found != cluster.size()) return std::nullopt;
-  // Both parts of dp, or the only one that is more than 1, are dp.
-  const auto part = [&](Axis axis) {
-    return std::find(varying.begin(), varying.end(), axis) != varying.end() || mesh.size(axis) == 1;
-  };
-  const bool whole_dp = part(Axis::dp_shard) && part(Axis::dp_replicate);
-  for (const Axis axis : varying) {
-    const bool is_part = axis == Axis::dp_shard || axis == Axis::dp_replicate;
-    const Axis named = is_part && whole_dp ? Axis::dp : axis;
-    if (fold.axes.empty() || fold.axes.back() != named) fold.axes.push_back(named);
-  }
-  return fold;
+                    std::string_view(item.leftover), item.site, item.frame, item.axes.empty());
 }
 
 }  // namespace
+
+void sort_items(std::vector<Item>& items) {
+  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return order(a) < order(b); });
+}
 
 std::vector<Item> collect_items(Names& names, const std::vector<Term>& terms) {
   std::vector<Item> items;
@@ -213,51 +190,8 @@ std::vector<Item> collect_items(Names& names, const std::vector<Term>& terms) {
     const auto& [frame, rank, step] = key;
     Collector(names, rank, frame, step, coefficients, items).run();
   }
-  std::sort(items.begin(), items.end(), less);
+  sort_items(items);
   return items;
-}
-
-std::vector<Item> fold_ranks(Names& names, std::vector<Item> items) {
-  const Mesh& mesh = names.schedule().mesh;
-  // The coefficient last: comparing long ones is dear, and few items share the rest.
-  using Key = std::tuple<int, std::string, int, Frame, Rational>;
-  std::map<Key, std::vector<Item>> clusters;
-  std::vector<Item> result;
-  for (Item& item : items) {
-    if (item.leftover.empty()) {
-      const Key key(item.micro_batch, item.use, item.site, item.frame, item.coefficient);
-      clusters[key].push_back(std::move(item));
-    } else {
-      result.push_back(std::move(item));
-    }
-  }
-  for (auto& [key, cluster] : clusters) {
-    const std::optional<Fold> fold = cluster.size() > listed_at_most ? whole_axes(names, cluster) : std::nullopt;
-    if (!fold) {
-      result.insert(result.end(), cluster.begin(), cluster.end());
-      continue;
-    }
-    Item folded = cluster.front();
-    for (const int exception : fold->exceptions) {
-      Item too_many = cluster.front();
-      too_many.rank = exception;
-      too_many.coefficient = -too_many.coefficient;
-      folded.rank = std::min(folded.rank, exception);
-      result.push_back(too_many);
-    }
-    const std::vector<Axis>& axes = folded.axes = fold->axes;
-    const auto summed = [&](Axis axis) {
-      const bool is_part = axis == Axis::dp_shard || axis == Axis::dp_replicate;
-      return std::find(axes.begin(), axes.end(), axis) != axes.end() ||
-             (is_part && std::find(axes.begin(), axes.end(), Axis::dp) != axes.end());
-    };
-    folded.base_named = std::any_of(std::begin(digits), std::end(digits), [&](Axis axis) {
-      return !summed(axis) && mesh.coordinate(names.rank(), axis) != mesh.coordinate(folded.rank, axis);
-    });
-    result.push_back(folded);
-  }
-  merge(result);
-  return result;
 }
 
 }  // namespace lockstep::formula

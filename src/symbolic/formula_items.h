@@ -26,9 +26,12 @@ struct Item {
 /// each by rank, micro-batch and use; leftovers last.
 std::vector<Item> collect_items(Names& names, const std::vector<Term>& terms);
 
-/// Replaces more than eight ranks with equal coefficients by a sum over axes, where such a sum is
-/// exactly theirs, or theirs but for one or two, which are then told apart. `items` is ordered as collect_items()
-/// leaves it.
+/// As they stand in a formula: own elements before foreign ones, by rank, micro-batch and use; a sum in front of a name
+/// alike.
+void sort_items(std::vector<Item>& items);
+
+/// Replaces many ranks with equal coefficients by sums over axes: where such sums are exactly theirs, or theirs but for
+/// few, which are then told apart. `items` is ordered as sort_items() leaves it.
 std::vector<Item> fold_ranks(Names& names, std::vector<Item> items);
 
 }  // namespace lockstep::formula

@@ -16,6 +16,23 @@ Support indexed(const std::vector<Term>& terms) {
   return support;
 }
 
+std::string in_quotes(const std::string& word) {
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("''") : std::string(1, c);
+  return quoted + "'";
+}
+
+/// Whether a name can stand in a bracket as it is: nothing in it could end it, nor be a place or a rank behind it.
+bool is_plain_in_bracket(const std::string& name) {
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    const bool is_dash = c == '-' && i + 1 < name.size() && !is_digit(name[i + 1]);
+    const bool is_of_a_name = is_letter(c) || is_digit(c) || static_cast<unsigned char>(c) >= 0x80;
+    if (!is_of_a_name && !is_dash && std::string_view("./:*").find(c) == std::string_view::npos) return false;
+  }
+  return !name.empty();
+}
+
 }  // namespace
 
 Names::Names(const Schedule& schedule, int rank, int buffer, const std::vector<Term>& support)
@@ -85,7 +102,8 @@ int Names::lowest_holder(int logical, int piece) {
 }
 
 std::string Names::bracket(const Frame& frame, int parameter, int source) {
-  std::string text = "[" + model().parameters()[at(parameter)].name;
+  const std::string& name = model().parameters()[at(parameter)].name;
+  std::string text = "[" + (is_plain_in_bracket(name) ? name : in_quotes(name));
   if (frame.piece != default_piece(frame.logical, source)) {
     text += "@" + std::to_string(lowest_holder(frame.logical, frame.piece));
   }
@@ -98,10 +116,7 @@ std::string quoted_unless_plain(const std::string& word) {
                std::all_of(word.begin(), word.end(), [](char c) { return is_letter(c) || is_digit(c); });
   // g and g3 are gradients.
   if (plain && word[0] == 'g') plain = !std::all_of(word.begin() + 1, word.end(), is_digit);
-  if (plain) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("''") : std::string(1, c);
-  return quoted + "'";
+  return plain ? word : in_quotes(word);
 }
 
 void sort_terms(std::vector<Term>& terms) {

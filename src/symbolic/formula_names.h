@@ -57,7 +57,7 @@ class Names {
 
   /// The piece that a bracket without `@` means: that of the rank that the term stems from, else of the holding one.
   int default_piece(int logical, int source) const;
-  /// "[NAME@4+5]": `parameter` is the site that is named.
+  /// "[NAME@4+5]": `parameter` is the site that is named, in quotes where its name could be read as something else.
   std::string bracket(const Frame& frame, int parameter, int source);
   /// The piece of `logical` on `rank`, or -1.
   int piece_on(int rank, int logical) const;

@@ -83,9 +83,10 @@ int References::checked_rank(std::size_t offset, int rank, const std::string& as
   return rank;
 }
 
-/// [NAME@4+5]. A name may itself hold any of these characters: the longest that fits is taken.
+/// [NAME@4+5]. A name without quotes may itself hold any of these characters: the longest that fits is taken.
 Reference::Bracket References::bracket() {
   const std::size_t begin = scanner_.at + 1;
+  if (begin < scanner_.text.size() && scanner_.text[begin] == '\'') return quoted_bracket();
   for (std::size_t end = scanner_.text.find(']', begin); end != std::string_view::npos;
        end = scanner_.text.find(']', end + 1)) {
     if (const std::optional<Reference::Bracket> found = bracket_content(scanner_.text.substr(begin, end - begin))) {
@@ -95,21 +96,52 @@ Reference::Bracket References::bracket() {
   }
   const std::size_t end = scanner_.text.find(']', begin);
   if (end == std::string_view::npos) scanner_.fail("\"[\" has no \"]\"", scanner_.at);
-  const std::string_view content = scanner_.text.substr(begin, end - begin);
+  scanner_.at = end;
+  no_parameter(begin, scanner_.text.substr(begin, end - begin));
+}
+
+/// ['NAME'@4+5]: what is in quotes is the name, whatever it holds.
+Reference::Bracket References::quoted_bracket() {
+  const std::size_t open = scanner_.at++;
+  const std::string name = scanner_.word();
+  Reference::Bracket result;
+  result.parameter = parameter_named(name);
+  if (result.parameter < 0) no_parameter(open + 1, name);
+  if (scanner_.directly() == '@') {
+    ++scanner_.at;
+    result.holder = scanner_.whole_number();
+  }
+  if (scanner_.directly() == '+' || scanner_.directly() == '-') {
+    const std::size_t sign = scanner_.at++;
+    const bool further = scanner_.text[sign] == '+';
+    while (is_digit(scanner_.directly())) ++scanner_.at;
+    const std::string_view shift = scanner_.text.substr(sign, scanner_.at - sign);
+    const std::size_t digits = further ? 1 : 0;
+    if (std::from_chars(shift.data() + digits, shift.data() + shift.size(), result.shift).ec != std::errc())
+      scanner_.fail("expected a number of elements", sign);
+  }
+  if (scanner_.directly() != ']') scanner_.fail("expected \"]\"", scanner_.at);
+  ++scanner_.at;
+  return result;
+}
+
+int References::parameter_named(std::string_view name) const {
+  const std::vector<Parameter>& all = names_.model().parameters();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Parameter& p) { return p.name == name; });
+  return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+}
+
+void References::no_parameter(std::size_t begin, std::string_view name) const {
   std::vector<std::string> known;
   for (const Parameter& parameter : names_.model().parameters()) known.push_back(parameter.name);
-  const std::string hint = did_you_mean(content, known);
-  scanner_.at = end;
-  scanner_.fail("there is no parameter \"" + std::string(content) + "\"" + hint, begin);
+  scanner_.fail("there is no parameter \"" + std::string(name) + "\"" + did_you_mean(name, known), begin);
 }
 
 std::optional<Reference::Bracket> References::bracket_content(std::string_view content) const {
   Reference::Bracket result;
   const auto named = [&](std::string_view name) {
-    const std::vector<Parameter>& all = names_.model().parameters();
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Parameter& p) { return p.name == name; });
-    result.parameter = static_cast<int>(found - all.begin());
-    return found != all.end();
+    result.parameter = parameter_named(name);
+    return result.parameter >= 0;
   };
   if (named(content)) return result;
   // A trailing +5 or -12, then a trailing @4.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/symbolic/formula_names.h"
@@ -46,7 +47,12 @@ class References {
  private:
   int checked_rank(std::size_t offset, int rank, const std::string& as_written) const;
   Reference::Bracket bracket();
+  Reference::Bracket quoted_bracket();
   std::optional<Reference::Bracket> bracket_content(std::string_view content) const;
+  /// The index of the parameter, or -1.
+  int parameter_named(std::string_view name) const;
+  /// Throws: there is none of the name, which begins at `begin` and has been read.
+  [[noreturn]] void no_parameter(std::size_t begin, std::string_view name) const;
 
   Names& names_;
   Scanner& scanner_;

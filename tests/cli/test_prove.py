@@ -390,7 +390,7 @@ def test_many_sizes_at_which_it_is_right_cut_no_end_off(run, files):
     text = (files / "mine.json").read_text().replace(
         '"./mine.jsonc"', f'"./mine.jsonc", "edits": [ {{ "set": "mean", "by": "1 / (dp * cp) + {factor}" }} ]')
     (files / "mine.json").write_text(text.replace('"dp": 2', '"dp": "any"'))
-    said = run("prove", "-q", "mine.json").stdout
+    said = run("prove", "-q", "-v", "mine.json").stdout
     assert said == "wrong   mine.json  wrong for every size but " + " or ".join(f"dp = {root}" for root in range(4, 18)) + "\n"
 
 
@@ -399,7 +399,7 @@ def test_all_sizes_that_are_refused_are_told(run, files):
     text = (files / "mine.jsonc").read_text()
     (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or dp / 3 == floor(dp / 3) or dp == 7"'))
     done = run("prove", "mine.json")
-    assert "  dp 3, 6, 7 are refused (of 1 to 8), the first one: no\n" in done.stdout
+    assert "  dp 3, 6, 7 are refused (1 to 8 were tried); dp 3: no\n" in done.stdout
     [one] = [one for one in json.loads(run("prove", "-f", "json", "mine.json").stdout)["refused"] if one["axis"] == "dp"]
     assert one == {"axis": "dp", "sizes": [3, 6, 7], "tried": 8, "why": "no"}
 
@@ -519,3 +519,27 @@ def test_a_coordinate_of_dp_is_one_on_the_axes_of_experts(run, files):
     (files / "large.json").write_text((files / "root.json").read_text().replace('"ep": 2, "dp": 4', '"ep": 4, "dp": 8'))
     assert [run("check", "-q", name).returncode for name in ("root.json", "large.json")] == [0, 1]
     assert "wrong for ep ≠ 2, of the sizes that could be followed" in run("prove", "root.json").stdout
+
+
+def test_a_long_statement_is_shortened_and_true_by_itself(run, files):
+    """tests/report/brief_statement_test.cpp has every kind of statement."""
+
+    def said(condition, *options):
+        twice = {"op": "scale", "name": "twice", "by": 2, "when": condition}
+        (files / "one.json").write_text(one_parameter({"dp": "any", "tp": "any"}, [DP_SUM, twice]))
+        return run("prove", *options, "one.json").stdout
+
+    kinds = (
+        ("dp * tp >= 60", "wrong as soon as ", ", or ", "one of {} more conditions holds"),
+        ("dp * tp == 60", "wrong for ", "; for ", "{} more ranges of sizes"),
+    )
+    for condition, head, between, more in kinds:
+        whole = json.loads(said(condition, "-f", "json"))["statement"]
+        brief = said(condition).splitlines()[1].strip()
+        assert said(condition, "-q").rstrip("\n").endswith(f"  {brief}")
+        assert said(condition, "-v").splitlines()[1].strip() == whole
+        every = whole.removeprefix(head).split(between)
+        told = brief.removesuffix(" (-v prints all)").removeprefix(head).split(between)
+        assert len(told) == 5 and set(told[:4]) < set(every)
+        assert told[4] == more.format(len(every) - 4)
+    assert "-v" not in said("dp >= 3")

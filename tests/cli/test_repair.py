@@ -109,10 +109,30 @@ def test_what_was_not_tried_is_not_said_to_be_no_repair(run, tmp_path):
                 "batch": {"micro_batches": 1}, "schedule": {"steps": steps}}
     (tmp_path / "two.json").write_text(json.dumps(document))
     said = run("repair", "two.json").stdout
-    assert "no two edits" not in said and ("no repair was found among the" in said or "schedules that were tried match" in said), said
+    assert "no two edits" not in said and ("no repair was found among the" in said or "schedules were tried; " in said), said
     document["schedule"]["edits"] = [{"set": "q1", "only": None}, {"insert": {"name": "x", **reduce, "params": ["w0", "w5"]}, "after": "m"}]
     (tmp_path / "mended.json").write_text(json.dumps(document))
     assert run("check", "mended.json").stdout.startswith("match")
+
+
+def test_of_a_file_for_any_size_both_searches_are_counted(run, files):
+    """The first one looks with one micro-batch, where nothing that matches is right for any number of them."""
+    each = {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1 / tokens"}]}
+    total = {"name": "sum", "op": "all_reduce", "over": "dp"}
+    content = {
+        "lockstep": 1,
+        "layout": {"dp": 2},
+        "model": {"parameters": [{"name": "weight", "shape": [4]}]},
+        "schedule": {"steps": [{"name": "zero", "op": "zero"}, each, total]},
+    }
+    tried = {}
+    for count in ("any", 1, 2):
+        content["batch"] = {"micro_batches": count, "loss": "piece_mean"}
+        (files / "counted.json").write_text(json.dumps(content))
+        found = json.loads(run("repair", "-f", "json", "counted.json").stdout)
+        assert found["repairs"]
+        tried[count] = found["tried"]
+    assert tried["any"] == tried[1] + tried[2]
 
 
 def test_a_repaired_file_keeps_the_sizes_that_are_any(run, files):

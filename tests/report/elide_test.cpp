@@ -22,3 +22,38 @@ TEST_CASE("a term that does not fit is cut in itself, between characters") {
   CHECK(report::text_width(cut) <= 20);
   CHECK(cut == "××××××××× … (1 term)");
 }
+
+TEST_CASE("signs in a name are no terms") {
+  CHECK(report::elided("g0['a+2'+5] + g1['a-2'@3] + g2[b+1] + g3", 37) == "g0['a+2'+5] + g1['a-2'@3] … (4 terms)");
+  CHECK(report::elided("g0['(a'] + 2*(g1['it''s+1']+g2+g3+g4+g5+g6+g7)/3", 44) ==
+        "g0['(a'] + 2*(g1['it''s+1']+…)/3 (8 terms)");
+  CHECK(report::elided("sum(g['a+b'], cp, dp, micro_batch) + g1", 30) == "sum(g['a+b'], cp, … (2 terms)");
+  CHECK(report::elided("g0[(a] + (g1+g2+g3+g4+g5+g6+g7+g8)/3", 33) == "g0[(a] + (g1+g2+g3+…)/3 (9 terms)");
+}
+
+TEST_CASE("who can ask for more reads how much more there is") {
+  CHECK(report::shortened("g3 + (g0+g1)/2", 40) == "g3 + (g0+g1)/2");
+  CHECK(report::shortened("g0.0 + 2*g1.0 + 4*g2.0 + 8*g3.0 + 16*g0.1 + 32*g1.1", 50) ==
+        "g0.0 + 2*g1.0 … and 4 more terms (-v prints all)");
+  CHECK(report::shortened("-(g0.0+g1.0+g2.0+g3.0+g0.1+g1.1+g2.1+g3.1+g0.2)/2", 48) ==
+        "-(g0.0+…)/2 … and 8 more terms (-v prints all)");
+  CHECK(report::shortened("(g0+g1+g2+g3+g4+g5+g6+g7+g8)/9 + g9 + g10 + g11", 46) ==
+        "(g0+…)/9 … and 11 more terms (-v prints all)");
+  CHECK(report::shortened("g0['" + std::string(60, 'n') + "'] + g1", 40) == "g0['nn … and 1 more term (-v prints all)");
+  CHECK(report::shortened("g0['" + std::string(60, 'n') + "']", 40) == "g0['nnnnnnnnnnnnnnnnnn … (-v prints all)");
+}
+
+TEST_CASE("a sentence is broken at spaces, and formulas are not") {
+  const std::string words = "rank 0 gets the gradient";
+  CHECK(report::wrapped(words, 4) == words);
+  const std::string formula = report::unbroken("g0 + g1 + g2 + g3");
+  const std::string filler(110, 'x');
+  CHECK(report::wrapped("  " + filler + " gets " + formula + " of w", 4) ==
+        "  " + filler + " gets\n    g0 + g1 + g2 + g3 of w");
+  // What is wider than a line stands alone.
+  const std::string wide(130, 'y');
+  CHECK(report::wrapped("a " + wide + " b", 2) == "a\n  " + wide + "\n  b");
+  // Colours take up no columns.
+  CHECK(report::wrapped("\x1b[1m" + std::string(118, 'z') + "\x1b[0m a", 2) ==
+        "\x1b[1m" + std::string(118, 'z') + "\x1b[0m a");
+}

@@ -34,7 +34,7 @@ TEST_CASE("a grid is drawn as in the issue, to the character") {
       {{held("g0"), held("g3 + (g0+g1)/2")}, {held("(g2+g3)/2"), held("g3")}}};
   cells[0][0][1].owner = cells[0][0][1].wrong = true;
   cells[0][1][1].stale = true;
-  CHECK(report::draw_grid("after embedding_all_reduce", plan_all(two_by_two), cells, report::Style(false)) ==
+  CHECK(report::draw_grid("after embedding_all_reduce", plan_all(two_by_two), cells, report::Style(false), 120) ==
         "after embedding_all_reduce\n"
         "       dp 0        dp 1\n"
         "pp 0   g0          g3 + (g0+g1)/2 * ✗\n"
@@ -46,7 +46,7 @@ TEST_CASE("further axes stand one below the other with a title") {
   const report::GridPlan plan = plan_all(cube);
   REQUIRE(plan.blocks.size() == 2);
   std::vector<std::vector<std::vector<report::GridCell>>> cells(2, {{held("a"), held("b")}, {held("c"), held("d")}});
-  CHECK(report::draw_grid("title", plan, cells, report::Style(false)) ==
+  CHECK(report::draw_grid("title", plan, cells, report::Style(false), 120) ==
         "title\n"
         "tp 0   dp 0   dp 1\n"
         "pp 0   a      b\n"
@@ -54,6 +54,53 @@ TEST_CASE("further axes stand one below the other with a title") {
         "tp 1   dp 0   dp 1\n"
         "pp 0   a      b\n"
         "pp 1   c      d\n");
+}
+
+TEST_CASE("columns that are alike are one where the table is too wide") {
+  const report::GridPlan plan = plan_all(mesh_of(1, 4, 2));
+  const report::GridCell one = held("(g0+g1)/2"), other = held("g3");
+  const std::vector<std::vector<std::vector<report::GridCell>>> cells = {
+      {{one, one, other, one}, {one, one, one, one}}};
+  CHECK(report::draw_grid("t", plan, cells, report::Style(false), 52) ==
+        "t\n"
+        "       dp 0        dp 1        dp 2        dp 3\n"
+        "pp 0   (g0+g1)/2   (g0+g1)/2   g3          (g0+g1)/2\n"
+        "pp 1   (g0+g1)/2   (g0+g1)/2   (g0+g1)/2   (g0+g1)/2\n");
+  CHECK(report::draw_grid("t", plan, cells, report::Style(false), 51) ==
+        "t\n"
+        "       dp 0-1      dp 2        dp 3\n"
+        "pp 0   (g0+g1)/2   g3          (g0+g1)/2\n"
+        "pp 1   (g0+g1)/2   (g0+g1)/2   (g0+g1)/2\n");
+}
+
+TEST_CASE("columns between which some are not shown are not told as one") {
+  const report::GridPlan plan = plan_all(mesh_of(1, 12, 1), 11, 3);
+  const std::vector<std::vector<std::vector<report::GridCell>>> cells = {{{held("g0"), held("g0"), held("g0")}}};
+  CHECK(report::draw_grid("t", plan, cells, report::Style(false), 22) ==
+        "t\n"
+        "       dp 0-1   dp 11\n"
+        "pp 0   g0       g0\n");
+}
+
+TEST_CASE("a table that is too wide goes on below") {
+  const report::GridPlan plan = plan_all(mesh_of(1, 3, 1));
+  const std::vector<std::vector<std::vector<report::GridCell>>> cells = {
+      {{held("g0.0 + g0.1"), held("g1"), held("g2")}}};
+  CHECK(report::draw_grid("t", plan, cells, report::Style(false), 25) ==
+        "t\n"
+        "       dp 0          dp 1\n"
+        "pp 0   g0.0 + g0.1   g1\n"
+        "       dp 2\n"
+        "pp 0   g2\n");
+  // One column at least, however wide.
+  CHECK(report::draw_grid("t", plan, cells, report::Style(false), 1) ==
+        "t\n"
+        "       dp 0\n"
+        "pp 0   g0.0 + g0.1\n"
+        "       dp 1\n"
+        "pp 0   g1\n"
+        "       dp 2\n"
+        "pp 0   g2\n");
 }
 
 TEST_CASE("rows are pipeline stages and columns dp, whatever the ranks' order") {
@@ -92,7 +139,7 @@ TEST_CASE("a rank that does not hold the parameter is a dot") {
   const Mesh two_by_two = mesh_of(1, 2, 2);
   std::vector<std::vector<std::vector<report::GridCell>>> cells = {
       {{held("g0"), report::GridCell{}}, {held("g2"), held("g3")}}};
-  CHECK(report::draw_grid("t", plan_all(two_by_two), cells, report::Style(false)) ==
+  CHECK(report::draw_grid("t", plan_all(two_by_two), cells, report::Style(false), 120) ==
         "t\n       dp 0   dp 1\npp 0   g0     ·\npp 1   g2     g3\n");
 }
 

@@ -74,7 +74,48 @@ TEST_CASE("parameter names may hold the characters of a bracket") {
   REQUIRE(terms.size() == 1);
   CHECK(terms[0].logical == 1);
   CHECK(terms[0].offset == 7);
-  CHECK(buffer.print(terms) == "g0[a[0]+1@2+7]");
+  CHECK(buffer.print(terms) == "g0['a[0]+1@2'+7]");
+}
+
+TEST_CASE("a parameter whose name could be read as something else stands in quotes") {
+  for (const char* name : {"a+2", "a-2", "a@0", "b]", "x y", "it''s", "''", "[", "a-2b", "a,b", "(w)"}) {
+    std::string plain = name;
+    for (std::size_t at = 0; (at = plain.find("''", at)) != std::string::npos; ++at) plain.erase(at, 1);
+    const Schedule all =
+        schedule_of(layout(1, 2, 1), {parameter("weight"), parameter("a"), parameter("b"), parameter(plain)});
+    const Buffer buffer(all, 0);
+    for (const std::string behind : {"", "+7", "-3"}) {
+      const std::string text = "g1['" + std::string(name) + "'" + behind + "]";
+      INFO(text);
+      CHECK(buffer.again(text) == text);
+      CHECK(buffer.parse(text).front().logical == 3);
+    }
+  }
+  // The element two further on of one, and another parameter.
+  const Schedule both = schedule_of(layout(1, 2, 1), {parameter("weight"), parameter("a"), parameter("a+2")});
+  const Buffer buffer(both, 0);
+  CHECK(buffer.again("g0['a'+2] + g1['a+2']") == "g0[a+2] + g1['a+2']");
+  CHECK(buffer.parse("g0['a'+2]").front().logical == 1);
+}
+
+TEST_CASE("a parameter of letters, digits and the signs of paths stands without quotes") {
+  for (const char* name : {"embedding.word_embeddings.weight", "blocks/0/w:1", "layer-norm.weight", "*", "größe"}) {
+    const Schedule all = schedule_of(layout(1, 2, 1), {parameter("weight"), parameter(name)});
+    const std::string text = "g0[" + std::string(name) + "]";
+    CHECK(Buffer(all, 0).again(text) == text);
+  }
+}
+
+TEST_CASE("what is wrong in a quoted bracket is said at its place") {
+  const Schedule all = schedule_of(layout(1, 2, 1), {parameter("weight"), parameter("a+2")});
+  const Buffer buffer(all, 0);
+  CHECK(buffer.error("g0['a+3']") == "3: there is no parameter \"a+3\"; did you mean \"a+2\"?");
+  CHECK(buffer.error("g0['a+2'") == "8: expected \"]\"");
+  CHECK(buffer.error("g0['a+2' ]") == "8: expected \"]\"");
+  CHECK(buffer.error("g0['a+2'+]") == "8: expected a number of elements");
+  CHECK(buffer.error("g0['a+2'@]") == "9: expected a number");
+  CHECK(buffer.error("g0['a+2") == "3: this name has no closing quote \"'\"");
+  CHECK(buffer.error("g0['a+2'@7]") == "0: rank 7 holds no piece of \"a+2\"");
 }
 
 TEST_CASE("deep and long formulas are no crash") {
