@@ -43,7 +43,7 @@ def test_explain_of_the_corpus(run):
 
 def test_diff_and_verify(run):
     pairs = [(path, path.with_name(f"{path.stem}-fixed.json")) for path in sorted((ROOT / "scenarios").rglob("*.json"))]
-    commands = [("diff", str(old), str(new)) for old, new in pairs if new.exists()]
+    commands = [("diff", str(old), str(new)) for old, new in pairs if new.exists() and old.parent.name != "scale"]
     commands += [("verify", str(path)) for path in sorted((ROOT / "tests" / "live" / "runs").iterdir()) if path.is_dir()]
     assert len(commands) > 100
     with ThreadPoolExecutor(os.cpu_count()) as pool:
