@@ -8,6 +8,8 @@ namespace lockstep {
 /// Applies the effect of a local step's table row to a buffer. `Buffer` knows how to change it:
 ///   void clear()          it becomes 0
 ///   void multiply()       it is multiplied by the step's `by`
+///   void clip()           it is multiplied by the clipping factor of the rank's norm, an unknown of which only
+///                         formulas know; engines that compute with numbers take it for 1
 ///   void take_over()      it becomes the buffer `from`; itself, where that is the same
 ///   void add_buffer()     the buffer `from`, as it was before, is added
 ///   void add_gradient()   the local gradient of the micro-batch is added, times `by`
@@ -22,6 +24,9 @@ void apply_local(const Operation& row, Buffer& buffer) {
       break;
     case Keeps::multiple:
       buffer.multiply();
+      break;
+    case Keeps::clipped:
+      buffer.clip();
       break;
     case Keeps::nothing:
       buffer.clear();

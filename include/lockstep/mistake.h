@@ -25,6 +25,7 @@ enum class Mistake {
   unmet_expectation,
   not_checked,
   undecided,
+  clipping,
   // Told from the edit that makes them; a finding has the rule of what they do to the values.
   extra_reduction,
   wrong_place,

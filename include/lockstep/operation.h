@@ -33,7 +33,7 @@ struct Operation {
   bool collective = false;  ///< all members must meet
 
   /// A step of one rank alone: what stays of the buffer, and what is added to that.
-  enum class Keeps { everything, multiple, nothing };
+  enum class Keeps { everything, multiple, clipped, nothing };
   enum class Adds { nothing, buffer, gradient, leftover };
   Keeps keeps = Keeps::everything;
   Adds adds = Adds::nothing;
@@ -58,6 +58,8 @@ struct Operation {
 
   /// Changes a buffer by itself.
   bool local() const { return keeps != Keeps::everything || adds != Adds::nothing; }
+  /// Multiplies by a factor that the rank's norm decides.
+  bool clips() const { return keeps == Keeps::clipped; }
   bool changes() const { return local() || writes != Writes::nothing; }
   /// Reads or writes a buffer.
   bool touches() const { return changes() || counts; }

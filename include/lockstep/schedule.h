@@ -32,11 +32,12 @@ enum class Op {
   zero,
   leftover,
   norm,
+  clip,
   all_to_all,
   wait,
   each
 };
-inline constexpr int op_count = 17;
+inline constexpr int op_count = 18;
 
 /// A selector list: which buffers a step acts on.
 class Selectors {

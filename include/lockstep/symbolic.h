@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,19 @@ struct UnownedResult {
   int rank = 0;
   int buffer = 0;
   Intervals elements;
+};
+
+/// What a norm counts.
+struct NormCounts {
+  /// The elements of a piece of a logical parameter up to where the next run begins.
+  struct Run {
+    int logical = 0;
+    int piece = 0;
+    std::int64_t begin = 0;
+    std::vector<std::vector<Term>> counted;
+  };
+  std::vector<Run> summed;
+  std::vector<std::vector<std::vector<Run>>> means;  ///< of norms of which ranks took the mean: by member
 };
 
 /// What the symbolic engine found for one optimizer step.
@@ -76,6 +90,8 @@ class SymbolicEngine : public FormReader {
 
   std::vector<Term> terms(int form, int rank, int buffer) const override;
   int reference(int logical, int piece, int optimizer_step) override;
+  /// What the norm counts that decides a factor of a term of this engine.
+  NormCounts counts_of(const ClipFactor& factor) const;
   /// What `backward` multiplied this contribution with (the last one, where several did); 1 where
   /// none ran.
   Rational by(const Term& term) const;
@@ -89,6 +105,10 @@ class SymbolicEngine : public FormReader {
 /// terms(): the support of the reference. Coefficients are the loss weights on one device, 0
 /// included where the loss leaves a contribution out.
 std::vector<Term> reference_terms(const Schedule& schedule, int logical, int piece, int optimizer_step);
+
+/// A clipping factor as formulas name it: "clip" for that of the right norm of `optimizer_step`, "clip.1" for that of
+/// another step, "clip3" or "clip3.1" for that of another norm of rank 3.
+std::string name_of(const ClipFactor& factor, std::optional<int> optimizer_step);
 
 /// A formula as people write it: "g3 + (g0+g1)/2", "sum(g, dp, micro_batch)/16"
 /// (docs/formulas.md). `support` are the reference_terms of the buffer's piece: "g3" stands for

@@ -155,6 +155,7 @@ class ProgramMaker {
     void multiply() const {
       write(Kind::scale, [&](kernels::Instruction& made) { made.factor = factor(planned.by); });
     }
+    void clip() const {}
     void take_over() const {
       if (planned.from != planned.nodes.front()) write_with_other(Kind::copy);
     }

@@ -115,6 +115,7 @@ class ProcessReplay {
     const Value* from() const { return replay.data(planned.from) + part.begin; }
     void clear() { std::fill_n(target, count, Value{}); }
     void multiply() { numeric::scale(target, planned.by, count); }
+    void clip() {}
     void take_over() {
       if (from() != target) std::copy_n(from(), count, target);
     }

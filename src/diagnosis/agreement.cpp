@@ -20,11 +20,12 @@ namespace {
 
 enum class Wrong { nothing, some, all };
 
+/// What engines can see that compute with numbers.
 Wrong wrong_in(const BufferResult& buffer) {
   bool some = false, all = true;
   for (const PieceResult& piece : buffer.pieces) {
-    some = some || !piece.right;
-    all = all && !piece.right;
+    some = some || !piece.right_unclipped;
+    all = all && !piece.right_unclipped;
   }
   if (!some) return Wrong::nothing;
   return all ? Wrong::all : Wrong::some;

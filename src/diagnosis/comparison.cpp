@@ -241,11 +241,40 @@ class Comparer {
       if (plain.is_zero()) continue;
       const int logical =
           term.logical < 0 || &side == &after_ ? term.logical : correspondence_.logical_after(term.logical);
+      std::vector<int> clips;
+      for (const ClipFactor& factor : term.clips) clips.push_back(clip(side, factor));
+      std::sort(clips.begin(), clips.end());
       value.emplace_back(term.rank, term.micro_batch, term.site_use, logical, term.foreign ? term.piece : -1,
-                         term.offset, term.leftover, plain.to_string());
+                         term.offset, term.leftover, plain.to_string(), std::move(clips));
     }
     std::sort(value.begin(), value.end());
     return numbers_.emplace(std::move(value), static_cast<int>(numbers_.size())).first->second;
+  }
+
+  /// Equal numbers are factors of norms that count the same, however each side names them.
+  int clip(const Side& side, const ClipFactor& factor) {
+    if (factor.rank < 0) return -1 - factor.number;
+    const NormCounts norm = side.replayed.engine->counts_of(factor);
+    const auto counted = [&](const std::vector<NormCounts::Run>& runs) {
+      std::vector<CountedRun> result;
+      for (const NormCounts::Run& run : runs) {
+        std::vector<int> values;
+        for (const std::vector<Term>& terms : run.counted) values.push_back(intern(side, terms));
+        std::sort(values.begin(), values.end());
+        const int logical = &side == &after_ ? run.logical : correspondence_.logical_after(run.logical);
+        result.emplace_back(logical, run.piece, run.begin, std::move(values));
+      }
+      std::sort(result.begin(), result.end());
+      return result;
+    };
+    CountedNorm key = {{counted(norm.summed)}};
+    for (const auto& members : norm.means) {
+      auto& mean = key.emplace_back();
+      for (const auto& member : members) mean.push_back(counted(member));
+      std::sort(mean.begin(), mean.end());
+    }
+    std::sort(key.begin() + 1, key.end());
+    return norm_numbers_.emplace(std::move(key), static_cast<int>(norm_numbers_.size())).first->second;
   }
 
   Found& found(const diagnosis::OwnedStretch& old_one, const diagnosis::OwnedStretch& new_one) {
@@ -313,12 +342,16 @@ class Comparer {
     }
   }
 
-  using Value = std::vector<std::tuple<int, int, int, int, int, std::int64_t, std::string, std::string>>;
+  using Value =
+      std::vector<std::tuple<int, int, int, int, int, std::int64_t, std::string, std::string, std::vector<int>>>;
+  using CountedRun = std::tuple<int, int, std::int64_t, std::vector<int>>;
+  using CountedNorm = std::vector<std::vector<std::vector<CountedRun>>>;  // the sum, then each mean: by member
 
   ScheduleComparison& result_;
   diagnosis::Correspondence& correspondence_;
   Side before_, after_;
   std::map<Value, int> numbers_;
+  std::map<CountedNorm, int> norm_numbers_;
   std::map<Pair, Found> differences_;
 };
 

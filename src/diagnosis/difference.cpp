@@ -21,9 +21,9 @@ Contribution contribution_of(const Term& term) { return {term.rank, term.micro_b
 template <class IsNow>
 Difference compare(const std::vector<Term>& got, const std::vector<Term>& expected, IsNow is_now) {
   Difference difference;
-  std::map<Contribution, Rational> right;
-  for (const Term& term : expected) right.emplace(contribution_of(term), term.coefficient);
-  std::size_t there = 0;
+  std::map<Contribution, const Term*> right;
+  for (const Term& term : expected) right.emplace(contribution_of(term), &term);
+  std::set<Contribution> there;
   for (const Term& term : got) {
     const auto found = right.find(contribution_of(term));
     if (term.foreign) {
@@ -33,11 +33,12 @@ Difference compare(const std::vector<Term>& got, const std::vector<Term>& expect
     } else if (found == right.end()) {
       difference.left_out = true;
     } else {
-      difference.take(term.coefficient / found->second);
-      ++there;
+      difference.take(term.coefficient / found->second->coefficient);
+      difference.clips = difference.clips || term.clips != found->second->clips;
+      there.insert(found->first);
     }
   }
-  difference.missing = there < right.size();
+  difference.missing = there.size() < right.size();
   return difference;
 }
 

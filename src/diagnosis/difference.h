@@ -16,6 +16,7 @@ struct Difference {
   bool leftover = false;  ///< something that is no gradient, or is one of another optimizer step
   bool foreign = false;   ///< contributions of another element or parameter
   bool left_out = false;  ///< contributions that the loss leaves out: their weight is 0
+  bool clips = false;     ///< contributions of the reference are clipped by other factors, or not
   bool missing = false;   ///< contributions of the reference are not there
   /// got/expected of the contributions that are there, smallest and largest; nothing where none is.
   std::optional<Rational> least, most;

@@ -24,10 +24,11 @@ constexpr int most_divergences_of_a_pattern = 8;
 
 /// A form against the reference.
 struct Deviation {
-  enum class Kind { part, multiple, other_weights, foreign, leftover, other_step, left_out };
+  enum class Kind { part, multiple, other_weights, foreign, leftover, other_step, left_out, clipped };
   Kind kind = Kind::part;  ///< part: one multiple of some of the reference's terms
   Rational ratio;          ///< multiple
   std::string what;        ///< leftover
+  std::string clips;       ///< clipped: "by another norm"
   bool right() const { return kind == Kind::multiple && ratio.is_one(); }
   bool broken() const { return kind != Kind::part && kind != Kind::multiple; }
 };
@@ -179,6 +180,8 @@ class Tracer {
         return "brings in contributions that the loss leaves out: their weight is 0";
       case Deviation::Kind::other_step:
         return "brings in contributions of another optimizer step";
+      case Deviation::Kind::clipped:
+        return "clips " + deviation.clips;
       default:
         return "mixes shares of different weight";
     }
@@ -229,11 +232,28 @@ class Tracer {
       if (ratio && *ratio != here) deviation.kind = Deviation::Kind::other_weights;
       ratio = here;
     }
-    if (deviation.kind == Deviation::Kind::part && ratio && terms.size() == reference_.size()) {
+    const bool clipped = compare_clips(terms, deviation);
+    if (clipped && deviation.kind == Deviation::Kind::part && ratio && terms.size() == reference_.size()) {
       deviation.kind = Deviation::Kind::multiple;
       deviation.ratio = *ratio;
     }
     return deviation;
+  }
+
+  /// Whether all terms are clipped as those of the reference. Not yet is no deviation for good.
+  bool compare_clips(const std::vector<Term>& terms, Deviation& deviation) const {
+    if (terms.empty() || reference_.empty()) return true;
+    const std::vector<ClipFactor>& should = reference_.front().clips;
+    const std::vector<ClipFactor>& is = terms.front().clips;
+    if (std::any_of(terms.begin(), terms.end(), [&](const Term& term) { return term.clips != is; })) {
+      deviation.clips = "its shares by different factors";
+    } else if (is.size() > should.size()) {
+      deviation.clips = "once more";
+    } else if (!is.empty() && is != should) {
+      deviation.clips = "by another norm than that of all gradients";
+    }
+    if (!deviation.clips.empty()) deviation.kind = Deviation::Kind::clipped;
+    return is == should;
   }
 
   const Schedule& schedule_;

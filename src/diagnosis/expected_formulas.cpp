@@ -18,7 +18,8 @@ namespace {
 bool same_term(const Term& a, const Term& b) {
   return a.rank == b.rank && a.micro_batch == b.micro_batch && a.site_use == b.site_use && a.leftover == b.leftover &&
          a.foreign == b.foreign && a.logical == b.logical &&
-         (!a.foreign || (a.piece == b.piece && a.offset == b.offset)) && a.coefficient == b.coefficient;
+         (!a.foreign || (a.piece == b.piece && a.offset == b.offset)) && a.coefficient == b.coefficient &&
+         a.clips == b.clips;
 }
 
 bool same_terms(const std::vector<Term>& a, const std::vector<Term>& b) {

@@ -54,9 +54,12 @@ void Idioms::find_means(const Schedule& schedule) {
 }
 
 /// A norm that counts something wrongly can be dropped, for what is in no norm is in none wrongly; but then the
-/// gradient is not clipped by the norm of all of it.
+/// gradient is not clipped by the norm of all of it. The same goes for a clip.
 bool Idioms::loses_norm(const std::vector<Candidate>& edits) const {
-  const auto is_norm = [](const ListedStep& step) { return step.op() == Op::norm; };
+  const auto of_norm = [](const ListedStep& step) {
+    const Operation& row = operation(step.op());
+    return row.counts || row.clips();
+  };
   const auto is_dropped = [&](const ListedStep& step) {
     return std::any_of(edits.begin(), edits.end(), [&](const Candidate& edit) {
       return edit.edit.action == Edit::Action::drop && edit.edit.step.name == step.name();
@@ -66,10 +69,10 @@ bool Idioms::loses_norm(const std::vector<Candidate>& edits) const {
     return !parameter.frozen && ActingStep(*step.step).acts_on(parameter);
   };
   return std::any_of(list_.begin(), list_.end(), [&](const ListedStep& lost) {
-    return is_norm(lost) && is_dropped(lost) &&
+    return of_norm(lost) && is_dropped(lost) &&
            std::any_of(parameters_.begin(), parameters_.end(), [&](const Parameter& parameter) {
              return counts(lost, parameter) && std::none_of(list_.begin(), list_.end(), [&](const ListedStep& other) {
-                      return is_norm(other) && !is_dropped(other) && counts(other, parameter);
+                      return other.op() == lost.op() && !is_dropped(other) && counts(other, parameter);
                     });
            });
   });

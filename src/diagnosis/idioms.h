@@ -18,7 +18,7 @@ class Idioms {
   /// `steps` are those that edits apply to, `schedule` says of which model and mesh.
   Idioms(const std::vector<Step>& steps, const Schedule& schedule);
 
-  /// Takes away a norm, and no other one counts all that it counted.
+  /// Takes away a norm or a clip, and no other one counts, or clips, all that it did.
   bool loses_norm(const std::vector<Candidate>& edits) const;
   /// Adds the sum of what each rank's backward of one micro-batch has a share of, in the buffer of that.
   bool ends_backward(const std::vector<Candidate>& edits) const;

@@ -40,6 +40,7 @@ class Insertions {
       }
       waits(gap);
       if (gap.each.empty()) norms(gap);
+      if (gap.each.empty()) clips(gap);
       if (!gap.each.empty()) backwards(gap);
     }
     return std::move(candidates_);
@@ -176,6 +177,12 @@ class Insertions {
         put(gap, scenario::with(step, "count", &Step::count,
                                 std::optional(Expression::parse(fmt::format("rank.{} == 0", axis)))));
     }
+  }
+
+  /// Only where something is clipped: what is clipped nowhere need not be.
+  void clips(const Gap& gap) {
+    if (first_of(Op::clip) == nullptr || !gap.end) return;
+    for (const Selectors& selection : values_.selections) put(gap, made("clip", Op::clip, "grad", selection));
   }
 
   void backwards(const Gap& gap) {

@@ -97,6 +97,7 @@ Mistake kind_of_content(const std::vector<Difference>& contents, bool unowned) {
   if (unowned) return Mistake::no_owner;
   if (contents.empty()) return Mistake::wrong_values;
   if (any([](const Difference& one) { return one.missing; })) return Mistake::missing_reduction;
+  if (any([](const Difference& one) { return one.clips; })) return Mistake::clipping;
   if (any([](const Difference& one) { return one.left_out || one.least != one.most; })) return Mistake::wrong_weights;
   return Mistake::wrong_factor;
 }

@@ -95,6 +95,13 @@ constexpr Rule table[] = {
      "A captured run does not say enough to call it right or wrong.",
      "A rank, a file or a line is missing, or rounding hides more than the difference would be.",
      "Capture all ranks to the end; with more sums where contributions cannot be told apart.", ""},
+    {Mistake::clipping, "clipping", "LS018", "Clipping",
+     "A gradient is not clipped once, after the reduction, by the norm of all gradients.",
+     "Clipping multiplies every gradient by one factor, which depends on the norm of all of them. Here some are left "
+     "out, or are clipped again, before they are whole or by a norm that other ranks do not have: the gradient points "
+     "in another direction, replicas drift apart, or what should bound the update does not.",
+     "Clip once, after the last reduction, all that the optimizer reads, by the norm that is summed over the ranks.",
+     "scenarios/transformers/46113-clips-a-list-of-copies.json"},
     {Mistake::extra_reduction, "extra reduction", {}, {}, {}, {}, {}, {}},
     {Mistake::wrong_place, "wrong place", {}, {}, {}, {}, {}, {}},
     {Mistake::wrong_group, "wrong group", {}, {}, {}, {}, {}, {}},

@@ -122,7 +122,8 @@ bool within_tolerance(const CheckResult& result, const Rational& tolerance) {
   if (!symbolic_of(result)->unowned.empty()) return false;
   const Rational low = Rational(1) - tolerance, high = Rational(1) + tolerance;
   for (const Difference& difference : differences(result)) {
-    if (difference.leftover || difference.foreign || difference.left_out || difference.missing) return false;
+    if (difference.leftover || difference.foreign || difference.left_out || difference.missing || difference.clips)
+      return false;
     if (*difference.least < low || *difference.most > high) return false;
   }
   const std::optional<std::vector<Rational>> ratios = squared_norm_ratios(result);

@@ -135,6 +135,8 @@ std::string deed_of(const Schedule& schedule, const Step& step) {
                          scenario::says(step, "uses") ? " of the use " + words_of_key(step, "uses") : "");
     case Op::norm:
       return fmt::format("counts the gradients{} in the norm", of);
+    case Op::clip:
+      return fmt::format("clips the gradients{} by the norm", of);
     case Op::wait:
       return fmt::format("waits for {}", step.wait_for);
     case Op::copy:

@@ -67,8 +67,9 @@ class Comparison {
     const std::vector<Intervals>& clear = found.clear_before.at(static_cast<std::size_t>(symbolic_.step));
     for (std::size_t i = 0; i < clear.size() && i < symbolic_.buffers.size(); ++i) {
       const std::vector<PieceResult>& pieces = symbolic_.buffers[i].pieces;
-      if (std::any_of(pieces.begin(), pieces.end(),
-                      [&](const PieceResult& piece) { return !piece.right && any_overlap(clear[i], piece.elements); }))
+      if (std::any_of(pieces.begin(), pieces.end(), [&](const PieceResult& piece) {
+            return !piece.right_unclipped && any_overlap(clear[i], piece.elements);
+          }))
         return true;
     }
     return false;
@@ -85,10 +86,10 @@ class Comparison {
   }
 
   std::string compare(const BufferResult& exact, const TransformerBuffer& found) const {
-    const bool right =
-        std::all_of(exact.pieces.begin(), exact.pieces.end(), [](const PieceResult& piece) { return piece.right; });
+    const bool right = std::all_of(exact.pieces.begin(), exact.pieces.end(),
+                                   [](const PieceResult& piece) { return piece.right_unclipped; });
     const bool visible = std::any_of(exact.pieces.begin(), exact.pieces.end(), [&](const PieceResult& piece) {
-      return !piece.right && any_overlap(found.clear, piece.elements);
+      return !piece.right_unclipped && any_overlap(found.clear, piece.elements);
     });
     if (right != found.right && (right || visible))
       return fmt::format("{} is {} for symbolic and {} for transformer", name(found), right ? "right" : "wrong",

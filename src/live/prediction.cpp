@@ -191,6 +191,8 @@ std::optional<Prediction::Coefficients> Prediction::coefficients(const std::vect
   Coefficients found;
   std::map<std::tuple<int, int, int>, std::map<int, Rational>> dispatched;  // of each, by whose tokens
   for (const Term& term : terms) {
+    // A captured run is looked at before it clips, which tells nothing of terms that are clipped apart.
+    if (term.clips != terms.front().clips) return std::nullopt;
     if (!term.leftover.empty() || (term.foreign && !is_expert)) return std::nullopt;
     if (!is_expert) {
       found[{parameter, term.rank, term.micro_batch}] += term.coefficient;

@@ -174,6 +174,7 @@ class BlockReplay {
       }
     }
     void multiply() { scale(target_elements(), planned.by, count); }
+    void clip() {}
     void take_over() {
       if (planned.from == planned.nodes.front()) return;
       if (is_whole()) {

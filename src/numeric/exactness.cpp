@@ -153,6 +153,7 @@ class Interpreter {
 
     void clear() { target = {}; }
     void multiply() { target = interpreter.scaled(target, planned.by.exact); }
+    void clip() {}
     void take_over() { target = interpreter.of(planned.from); }
     void add_buffer() {
       target.add(Bound(interpreter.of(planned.from)));

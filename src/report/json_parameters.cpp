@@ -177,6 +177,11 @@ class ParametersWriter {
       json_.key("offset").number(term.offset);
     }
     json_.key("value").string(term.coefficient.to_string());
+    if (!term.clips.empty()) {
+      json_.key("clips").begin_array(true);
+      for (const ClipFactor& factor : term.clips) json_.string(name_of(factor, result_.step));
+      json_.end_array();
+    }
     json_.end_object();
   }
 

@@ -111,7 +111,7 @@ const std::vector<ObjectRow> rows_of_objects = {
          {"name", Type::step_name, "*", "", "Name of the step, unique; a `wait` needs none."},
          {"op", Type::one_of, "*", "", "What the step does.",
           "backward scale all_reduce reduce_scatter reduce_scatter_v all_gather broadcast reduce own copy accumulate "
-          "zero leftover norm all_to_all wait each"},
+          "zero leftover norm clip all_to_all wait each"},
          {"params", Type::selectors, "", "all", "Selectors: whose buffers it acts on."},
          {"over", Type::over, "all_reduce reduce_scatter reduce_scatter_v all_gather broadcast reduce own all_to_all",
           "", "Axes of one mesh, or coordinates on axes; `[]` is each rank alone."},

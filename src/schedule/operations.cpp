@@ -134,6 +134,13 @@ std::vector<Operation> make_operations() {
        .keys = "over count combine",
        .collective = true,
        .counts = true});
+  put({.op = Op::clip,
+       .name = "clip",
+       .help =
+           "Multiplies the whole local buffer, stale elements too, by the clipping factor of the norm that the rank "
+           "has counted so far in this optimizer step.",
+       .keys = "",
+       .keeps = Keeps::clipped});
   put({.op = Op::all_to_all,
        .name = "all_to_all",
        .help = "Moves no gradient and touches no buffer; it only has to be met.",

@@ -121,7 +121,8 @@ bool Walk::races(int rank, const Position& position, const std::vector<int>& buf
     if (flight.waited_for && flight.step != &step) continue;
     int buffer = flight.buffers->empty() ? -1 : flight.buffers->front();
     std::string name = flight.step->buffer;
-    if (flight.step != &step) {
+    const bool reads_norm = operation(step.op).clips() && operation(flight.step->op).counts;
+    if (flight.step != &step && !reads_norm) {
       name = common_buffer(step, *flight.step);
       if (name.empty() || !share_a_buffer(buffers, *flight.buffers, buffer)) continue;
     }

@@ -67,6 +67,13 @@ int Contents::scale(int number, const Rational& factor) {
   return intern(std::move(result));
 }
 
+int Contents::clip(int number, int factor) {
+  Content result;
+  for (const Segment& segment : Content(content(number)))
+    append(result, segment.end, forms_->clip(segment.form, factor));
+  return intern(std::move(result));
+}
+
 int Contents::add_form(int number, const Intervals& where, int form) {
   if (content(number).empty() || where.empty()) return number;
   const Content old = content(number);

@@ -35,6 +35,7 @@ class Contents {
   }
   int add(int a, int b);
   int scale(int content, const Rational& factor);
+  int clip(int content, int factor);
   /// `form` added where `where` holds.
   int add_form(int content, const Intervals& where, int form);
 

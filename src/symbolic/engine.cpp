@@ -32,6 +32,9 @@ SymbolicEngine::State::State(const Schedule& the_schedule, const Timeline& the_t
       forms(memory.forms),
       contents(memory.contents) {
   slot(schedule.result);
+  for (const Event& event : timeline.events) {
+    if (operation(event.op).clips()) clipped_steps.insert(event.optimizer_step);
+  }
 }
 
 SymbolicEngine::SymbolicEngine(const Schedule& schedule, const Timeline& timeline)
@@ -47,6 +50,11 @@ SymbolicResult SymbolicEngine::run(const std::function<void(std::size_t)>& after
   const Timeline& timeline = state.timeline;
   for (std::vector<int>& slot : state.buffers) std::fill(slot.begin(), slot.end(), -1);
   state.norm_calls.clear();
+  state.norms_of.assign(static_cast<std::size_t>(state.schedule.mesh.world()), {});
+  state.clip_factor_of.clear();
+  state.clip_names.clear();
+  state.right_factors.clear();
+  state.other_norms.clear();
   const int completed = static_cast<int>(timeline.rank_ends.size());
   state.snapshots.assign(static_cast<std::size_t>(completed), std::vector<int>(state.memory.first.back(), -1));
 
@@ -96,7 +104,7 @@ std::vector<SymbolicEngine::Content> SymbolicEngine::content(int rank, int buffe
 }
 
 int SymbolicEngine::reference(int logical, int piece, int optimizer_step) {
-  return state_->reference(logical, piece, optimizer_step);
+  return state_->expected(logical, piece, optimizer_step);
 }
 
 Rational SymbolicEngine::by(const Term& term) const { return state_->by(term); }

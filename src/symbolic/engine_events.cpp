@@ -32,14 +32,7 @@ void SymbolicEngine::State::happen(const Event& event) {
   Budget::spend(4 + 2 * static_cast<std::int64_t>(event.calls.size()));
   const Operation& row = operation(event.op);
   if (row.counts) {
-    NormCall call;
-    call.event = static_cast<std::size_t>(&event - timeline.events.data());
-    for (const Call& member : event.calls) {
-      std::vector<int>& row = call.held.emplace_back();
-      const int from = slot(member.step->buffer);
-      for (int buffer : *member.buffers) row.push_back(held(from, member.rank, buffer));
-    }
-    norm_calls.push_back(std::move(call));
+    keep_norm(event);
   } else if (row.collective) {
     collective(event);
   } else if (row.local()) {
@@ -60,6 +53,7 @@ struct SymbolicEngine::State::LocalChange {
 
   void clear() { fresh = state.contents.uniform(state.local_buffer(call().rank, buffer).numel, 0); }
   void multiply() { fresh = state.contents.scale(fresh, event.by); }
+  void clip() { fresh = state.contents.clip(fresh, state.clip_factor(call())); }
   void take_over() { fresh = from(); }
   void add_buffer() { fresh = state.contents.add(fresh, from()); }
   void add_gradient() { fresh = state.contents.add_form(fresh, where, state.gradient(event, buffer)); }

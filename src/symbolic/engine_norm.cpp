@@ -116,7 +116,8 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
           for (std::size_t x = 0, y = 0; x < a.size() && y < b.size() && begin < interval.end;) {
             const std::int64_t end = std::min({a[x].end, b[y].end, interval.end});
             if (end > begin) {
-              list.push_back({{begin, end}, a[x].form == b[y].form, averaged});
+              const bool same = forms.unclipped(a[x].form) == forms.unclipped(b[y].form);
+              list.push_back({{begin, end}, same, averaged});
               begin = end;
             }
             const std::int64_t passed = std::min(a[x].end, b[y].end);
@@ -127,7 +128,7 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
       }
     }
   }
-  if (counted.empty()) return;
+  if (counted.empty() && !clipped_steps.contains(optimizer_step)) return;
 
   // Ranks that took part in the same calls have the same norm.
   std::map<std::vector<int>, Norm> norms;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -41,7 +42,20 @@ struct SymbolicEngine::State {
   int reference(int logical, int piece, int optimizer_step);
   std::optional<Rational> ratio(int form, int reference);
 
+  // Clipping (engine_clip.cpp).
+  void keep_norm(const Event& event);
+  /// Number of the factor that the rank of the call clips by now.
+  int clip_factor(const Call& call);
+  /// That of the right norm.
+  int right_clip_factor(int optimizer_step);
+  symbolic::ClipNorm counts_of(const std::vector<int>& calls);
+  symbolic::ClipNorm::Runs counts_of_one_device(int optimizer_step);
+  int factor_of(symbolic::ClipNorm norm);
+  /// What one device hands to the optimizer: clipped, where a rank clips in this optimizer step.
+  int expected(int logical, int piece, int optimizer_step);
+
   // Names for reports (engine_terms.cpp).
+  std::vector<Term> terms(int form, int logical, int piece);
   Rational by(const Term& term);
 
   const Schedule& schedule;
@@ -62,6 +76,16 @@ struct SymbolicEngine::State {
     std::vector<std::vector<int>> held;  // by member and position: content at that time
   };
   std::vector<NormCall> norm_calls;
+  struct NormsOfRank {
+    int optimizer_step = -1;
+    std::vector<int> calls;  // index into norm_calls
+  };
+  std::vector<NormsOfRank> norms_of;               // by rank: what it has counted in this optimizer step
+  std::map<std::vector<int>, int> clip_factor_of;  // by such calls
+  std::vector<int> right_factors;                  // by optimizer step; none before the first clip
+  std::map<int, ClipFactor> clip_names;            // by factor
+  std::map<int, int> other_norms;                  // by rank: wrong ones that it clipped by first
+  std::set<int> clipped_steps;                     // optimizer steps in which a rank clips
 
   std::map<const Step*, int> step_numbers;  // of the memory
   // Backward events by optimizer step, micro-batch and rank, made when first needed.

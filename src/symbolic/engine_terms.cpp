@@ -8,37 +8,42 @@
 namespace lockstep {
 
 std::vector<Term> SymbolicEngine::terms(int form, int rank, int buffer) const {
-  State& state = *state_;
-  const LocalBuffer& own = state.local_buffer(rank, buffer);
+  const LocalBuffer& own = state_->local_buffer(rank, buffer);
+  return state_->terms(form, own.logical, own.piece);
+}
+
+std::vector<Term> SymbolicEngine::State::terms(int form, int logical, int piece) {
   std::vector<Term> result;
-  Budget::spend(4 * static_cast<std::int64_t>(state.forms.form(form).size()));
-  for (const symbolic::Forms::Term& item : state.forms.form(form)) {
-    const symbolic::Atom& atom = state.forms.atom_at(item.atom);
+  Budget::spend(4 * static_cast<std::int64_t>(forms.form(form).size()));
+  for (const symbolic::Forms::Term& item : forms.form(form)) {
+    const symbolic::Atom& atom = forms.atom_at(item.atom);
     Term term;
     term.rank = atom.source;
     term.micro_batch = atom.micro_batch;
     term.site_use = atom.site_use;
-    term.logical = own.logical;
-    term.piece = own.piece;
+    term.logical = logical;
+    term.piece = piece;
     if (atom.frame != 0) {
-      const symbolic::Frame& frame = state.forms.frame_at(atom.frame);
+      const symbolic::Frame& frame = forms.frame_at(atom.frame);
       term.foreign = true;
       term.logical = frame.logical;
       term.piece = frame.piece;
       term.offset = frame.offset;
     }
-    term.coefficient = state.forms.coefficient_at(item.coefficient);
+    term.coefficient = forms.coefficient_at(item.coefficient);
+    for (const int factor : forms.clips_at(atom.clips)) term.clips.push_back(clip_names.at(factor));
+    std::sort(term.clips.begin(), term.clips.end());
     if (atom.leftover >= 0) {
-      term.leftover = state.forms.leftover_name(atom.leftover);
+      term.leftover = forms.leftover_name(atom.leftover);
     } else {
-      term.coefficient = term.coefficient / state.by(term);
+      term.coefficient = term.coefficient / by(term);
     }
     result.push_back(std::move(term));
   }
   std::sort(result.begin(), result.end(), [](const Term& a, const Term& b) {
     const auto key = [](const Term& t) {
       return std::tuple(!t.leftover.empty(), t.foreign, t.rank, t.micro_batch, t.site_use, t.leftover, t.logical,
-                        t.piece, t.offset);
+                        t.piece, t.offset, t.clips);
     };
     return key(a) < key(b);
   });

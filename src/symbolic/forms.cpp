@@ -132,18 +132,33 @@ int Forms::scale(int number, const Rational& factor) {
 }
 
 template <class Change>
-int Forms::reframe(int number, Change change) {
+int Forms::change_atoms(int number, int Atom::*which, Change change) {
   std::vector<std::pair<int, Rational>> terms;
   for (const Term& term : Form(form(number))) {
     Atom changed = atom_at(term.atom);
-    changed.frame = change(changed.frame);
+    changed.*which = change(changed.*which);
     terms.emplace_back(atom(changed), coefficient_at(term.coefficient));
   }
   return make(terms);
 }
 
+int Forms::clip(int number, int factor) {
+  return change_atoms(number, &Atom::clips, [&](int old) {
+    std::vector<int> factors = clips_at(old);
+    factors.insert(std::upper_bound(factors.begin(), factors.end(), factor), factor);
+    const auto [found, is_new] = clips_numbers_.emplace(factors, static_cast<int>(clips_.size()));
+    if (is_new) clips_.push_back(std::move(factors));
+    return found->second;
+  });
+}
+
+int Forms::unclipped(int number) {
+  if (clips_.size() == 1) return number;
+  return change_atoms(number, &Atom::clips, [](int) { return 0; });
+}
+
 int Forms::leave(int number, const Frame& own, std::int64_t shift) {
-  return reframe(number, [&](int old) {
+  return change_atoms(number, &Atom::frame, [&](int old) {
     if (old == 0) return frame({own.logical, own.piece, shift});
     Frame moved = frame_at(old);
     moved.offset += shift;
@@ -152,7 +167,7 @@ int Forms::leave(int number, const Frame& own, std::int64_t shift) {
 }
 
 int Forms::enter(int number, const Frame& own, std::int64_t shift) {
-  return reframe(number, [&](int old) {
+  return change_atoms(number, &Atom::frame, [&](int old) {
     Frame moved = frame_at(old);
     moved.offset -= shift;
     if (moved.logical == own.logical && moved.piece == own.piece && moved.offset == 0) return 0;

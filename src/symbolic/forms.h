@@ -43,6 +43,7 @@ struct Atom {
   int site_use = 0;
   int frame = 0;
   int leftover = -1;  ///< index into Forms::leftover names; -1: a gradient
+  int clips = 0;      ///< number of a Forms::clips_at; 0: none
   friend bool operator==(const Atom&, const Atom&) = default;
 };
 
@@ -65,6 +66,8 @@ class Forms {
   const Form& form(int number) const { return forms_[number]; }
   std::size_t size() const { return forms_.size(); }
   int leftover(const std::string& what);
+  /// Clipping factors, sorted, that an atom with this number is multiplied by.
+  const std::vector<int>& clips_at(int number) const { return clips_[at(number)]; }
   const std::string& leftover_name(int number) const { return leftovers_[at(number)]; }
 
   /// Coefficient times atom, summed; atoms may repeat.
@@ -72,6 +75,10 @@ class Forms {
   int add(int a, int b);
   int sum(const std::vector<int>& forms);
   int scale(int form, const Rational& factor);
+  /// Multiplied by a clipping factor, of which only its number is known.
+  int clip(int form, int factor);
+  /// With 1 for every clipping factor.
+  int unclipped(int form);
   /// The same form seen from somewhere else: frame 0 becomes `own`, all offsets grow by `shift`.
   int leave(int form, const Frame& own, std::int64_t shift);
   /// The other way round: offsets shrink by `shift`, and `own` becomes frame 0.
@@ -81,7 +88,8 @@ class Forms {
  private:
   struct AtomHash {
     std::size_t operator()(const Atom& atom) const {
-      return ListHash()(std::array<int, 5>{atom.source, atom.micro_batch, atom.site_use, atom.frame, atom.leftover});
+      return ListHash()(
+          std::array<int, 6>{atom.source, atom.micro_batch, atom.site_use, atom.frame, atom.leftover, atom.clips});
     }
   };
   struct FormHash {
@@ -90,8 +98,9 @@ class Forms {
   std::uint32_t coefficient(const Rational& value);
   int intern(Form form);
   int frame(const Frame& frame);
+  /// `change` is told each atom's number of a frame, or of clips, and says the new one.
   template <class Change>
-  int reframe(int form, Change change);
+  int change_atoms(int form, int Atom::*which, Change change);
 
   std::vector<Atom> atoms_;
   std::unordered_map<Atom, int, AtomHash> atom_numbers_;
@@ -101,6 +110,8 @@ class Forms {
   std::vector<Frame> frames_;
   std::map<std::tuple<int, int, std::int64_t>, int> frame_numbers_;
   std::vector<std::string> leftovers_;
+  std::vector<std::vector<int>> clips_ = {{}};
+  std::map<std::vector<int>, int> clips_numbers_ = {{{}, 0}};
   std::unordered_map<std::vector<int>, int, ListHash> sums_;
   std::unordered_map<std::uint64_t, int> pair_sums_;
   std::unordered_map<std::uint64_t, int> scaled_;

@@ -99,10 +99,26 @@ std::string multiple(const Rational& ratio) {
   return ratio.to_string() + " × the right gradient";
 }
 
-}  // namespace
+/// The clipping factors of terms that all have the same; nothing where they differ, or where there is no term.
+std::optional<std::vector<ClipFactor>> clips_of(const std::vector<Term>& terms) {
+  if (terms.empty()) return std::nullopt;
+  const bool alike =
+      std::all_of(terms.begin(), terms.end(), [&](const Term& term) { return term.clips == terms.front().clips; });
+  return alike ? std::optional(terms.front().clips) : std::nullopt;
+}
 
-std::string describe_difference(const Schedule& schedule, const std::vector<Term>& got,
-                                const std::vector<Term>& expected) {
+/// "not clipped", "clipped 2 times": a few words on clipping factors that are not the expected ones, else "".
+std::string clipped_otherwise(const std::vector<Term>& got, const std::vector<Term>& expected) {
+  const auto is = clips_of(got), should = clips_of(expected);
+  if (got.empty() || expected.empty() || is == should) return "";
+  if (!is) return "its shares are clipped by different factors";
+  if (is->empty()) return "not clipped";
+  if (is->size() > 1) return "clipped " + std::to_string(is->size()) + " times";
+  return "clipped by another norm";
+}
+
+std::string describe_unclipped(const Schedule& schedule, const std::vector<Term>& got,
+                               const std::vector<Term>& expected) {
   const std::map<Key, Rational> is = by_name(got), should = by_name(expected);
   if (is == should) return "";
   if (is.empty()) return "nothing arrived";
@@ -120,6 +136,16 @@ std::string describe_difference(const Schedule& schedule, const std::vector<Term
   std::string part = missing_part(schedule, missing, present);
   if (part.empty() || ratio->is_one()) return part;
   return part + ", the rest is " + multiple(*ratio);
+}
+
+}  // namespace
+
+std::string describe_difference(const Schedule& schedule, const std::vector<Term>& got,
+                                const std::vector<Term>& expected) {
+  const std::string values = describe_unclipped(schedule, got, expected);
+  if (values.empty() && by_name(got) != by_name(expected)) return "";
+  const std::string clips = clipped_otherwise(got, expected);
+  return values.empty() || clips.empty() ? values + clips : values + ", " + clips;
 }
 
 }  // namespace lockstep

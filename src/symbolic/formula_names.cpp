@@ -111,6 +111,20 @@ std::string Names::bracket(const Frame& frame, int parameter, int source) {
   return text + "]";
 }
 
+}  // namespace lockstep::formula
+
+namespace lockstep {
+
+std::string name_of(const ClipFactor& factor, std::optional<int> optimizer_step) {
+  const std::string number = "." + std::to_string(factor.number);
+  if (factor.rank < 0) return factor.number == optimizer_step ? "clip" : "clip" + number;
+  return "clip" + std::to_string(factor.rank) + (factor.number == 0 ? "" : number);
+}
+
+}  // namespace lockstep
+
+namespace lockstep::formula {
+
 std::string quoted_unless_plain(const std::string& word) {
   bool plain = !word.empty() && is_letter(word[0]) && word != "sum" &&
                std::all_of(word.begin(), word.end(), [](char c) { return is_letter(c) || is_digit(c); });
@@ -122,7 +136,7 @@ std::string quoted_unless_plain(const std::string& word) {
 void sort_terms(std::vector<Term>& terms) {
   const auto key = [](const Term& t) {
     return std::tuple(!t.leftover.empty(), t.foreign, t.rank, t.micro_batch, t.site_use, std::string_view(t.leftover),
-                      t.logical, t.piece, t.offset);
+                      t.logical, t.piece, t.offset, t.clips);
   };
   std::sort(terms.begin(), terms.end(), [&](const Term& a, const Term& b) { return key(a) < key(b); });
 }

@@ -55,7 +55,7 @@ class Parser {
   static bool same_name(const Term& a, const Term& b) {
     const auto key = [](const Term& t) {
       return std::tuple(t.foreign, t.rank, t.micro_batch, t.site_use, std::string_view(t.leftover), t.logical, t.piece,
-                        t.offset);
+                        t.offset, t.clips);
     };
     return key(a) == key(b);
   }
@@ -134,6 +134,7 @@ class Parser {
     const bool quoted = scanner_.directly() == '\'';
     const std::string first = scanner_.word();
     if (!quoted && first == "sum" && scanner_.peek() == '(') return sum_over_axes(offset);
+    if (!quoted && references_.is_clip(first)) return clipped(references_.clip(offset, first));
     if (!quoted && References::is_gradient(first)) {
       if (first == "g")
         scanner_.fail("a gradient needs its rank, as in \"g3\"; \"g\" by itself stands in \"sum(g, AXES)\" alone",
@@ -143,6 +144,22 @@ class Parser {
       return {false, 1, references_.expand(reference, rank, references_.frame_of(reference, rank), true)};
     }
     return {false, 1, {references_.leftover(offset, first)}};
+  }
+
+  /// What stands in the parenthesis that is next, clipped by `factor`.
+  Value clipped(const ClipFactor& factor) {
+    const std::size_t offset = scanner_.at;
+    if (++nesting_ > nesting_limit) {
+      scanner_.fail("the formula is nested deeper than " + std::to_string(nesting_limit) + " levels", offset);
+    }
+    scanner_.expect('(');
+    Value value = sum();
+    scanner_.expect(')');
+    --nesting_;
+    if (value.is_number && !value.factor.is_zero()) scanner_.fail("gradients are clipped, not numbers", offset);
+    for (Term& term : value.terms)
+      term.clips.insert(std::upper_bound(term.clips.begin(), term.clips.end(), factor), factor);
+    return value;
   }
 
   /// sum(g3.1[NAME], AXES…, micro_batch); the parenthesis is next.

@@ -71,24 +71,40 @@ std::string with_denominator(Names& names, const Rational& denominator, const st
   return sign + factor(first) + "(" + inside + ")" + divisor;
 }
 
+void append_summand(std::string& text, const std::string& summand) {
+  if (text.empty()) {
+    text = summand;
+  } else {
+    text += summand[0] == '-' ? " - " + summand.substr(1) : " + " + summand;
+  }
+}
+
+/// Terms that are multiplied by the same clipping factors, these left out.
+std::string without_clips(Names& names, const std::vector<Term>& terms) {
+  std::map<Rational, std::vector<Item>> by_denominator;
+  for (Item& item : formula::fold_ranks(names, formula::collect_items(names, terms))) {
+    by_denominator[item.coefficient.denominator()].push_back(std::move(item));
+  }
+  std::string text;
+  for (const auto& [denominator, items] : by_denominator)
+    append_summand(text, with_denominator(names, denominator, items));
+  return text;
+}
+
 }  // namespace
 
 std::string print_formula(const Schedule& schedule, int rank, int buffer, const std::vector<Term>& terms,
                           const std::vector<Term>& support) {
   Budget::spend(8 * static_cast<std::int64_t>(terms.size() + support.size()));
   Names names(schedule, rank, buffer, support);
-  std::map<Rational, std::vector<Item>> by_denominator;
-  for (Item& item : formula::fold_ranks(names, formula::collect_items(names, terms))) {
-    by_denominator[item.coefficient.denominator()].push_back(std::move(item));
-  }
+  std::map<std::vector<ClipFactor>, std::vector<Term>> by_clips;
+  for (const Term& term : terms) by_clips[term.clips].push_back(term);
   std::string text;
-  for (const auto& [denominator, items] : by_denominator) {
-    const std::string summand = with_denominator(names, denominator, items);
-    if (text.empty()) {
-      text = summand;
-    } else {
-      text += summand[0] == '-' ? " - " + summand.substr(1) : " + " + summand;
-    }
+  for (const auto& [clips, clipped] : by_clips) {
+    std::string summand = without_clips(names, clipped);
+    if (summand.empty()) continue;
+    for (const ClipFactor& factor : clips) summand = name_of(factor, names.own_step()) + "(" + summand + ")";
+    append_summand(text, summand);
   }
   return text.empty() ? "0" : text;
 }

@@ -83,6 +83,41 @@ int References::checked_rank(std::size_t offset, int rank, const std::string& as
   return rank;
 }
 
+bool References::is_clip(const std::string& word) const {
+  constexpr std::string_view clip = "clip";
+  if (!word.starts_with(clip) || !std::all_of(word.begin() + clip.size(), word.end(), is_digit)) return false;
+  std::string_view next = scanner_.text.substr(scanner_.at);
+  if (next.starts_with('.')) {
+    const std::size_t end = next.find_first_not_of("0123456789", 1);
+    if (end == 1 || end == std::string_view::npos) return false;
+    next.remove_prefix(end);
+  }
+  next.remove_prefix(std::min(next.find_first_not_of(' '), next.size()));
+  return next.starts_with('(');
+}
+
+ClipFactor References::clip(std::size_t offset, const std::string& word) {
+  constexpr std::size_t length = std::string_view("clip").size();
+  ClipFactor factor;
+  if (word.size() > length) {
+    int rank = 0;
+    const bool fits = std::from_chars(word.data() + length, word.data() + word.size(), rank).ec == std::errc();
+    factor.rank = checked_rank(offset, fits ? rank : -1, word.substr(length));
+  } else {
+    factor.number = names_.own_step().value_or(0);
+  }
+  if (scanner_.directly() != '.') return factor;
+  ++scanner_.at;
+  factor.number = scanner_.whole_number();
+  const int steps = names_.schedule().batch.steps();
+  if (factor.rank < 0 && factor.number >= steps) {
+    scanner_.fail("there is no optimizer step " + std::to_string(factor.number) + "; there " +
+                      (steps == 1 ? "is " : "are ") + counted(steps, "optimizer step") + ", counted from 0",
+                  offset);
+  }
+  return factor;
+}
+
 /// [NAME@4+5]. A name without quotes may itself hold any of these characters: the longest that fits is taken.
 Reference::Bracket References::bracket() {
   const std::size_t begin = scanner_.at + 1;

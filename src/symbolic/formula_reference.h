@@ -41,6 +41,10 @@ class References {
   /// All contributions of `rank` that the reference names. Where it names one in full, that one, even if no device
   /// would have it; else none is an error if `needed`.
   std::vector<Term> expand(const Reference& reference, int rank, const Frame& frame, bool needed);
+  /// Whether a word that was just read, with what follows it, is `clip(`, `clip.1(`, `clip3(` or `clip3.1(`.
+  bool is_clip(const std::string& word) const;
+  /// That factor, whose name begins at `offset`; its parenthesis is next.
+  ClipFactor clip(std::size_t offset, const std::string& word);
   /// The leftover `what`, whose name begins at `offset`, with its rank and element.
   Term leftover(std::size_t offset, const std::string& what);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,6 +16,23 @@
 #include "src/symbolic/forms.h"
 
 namespace lockstep::symbolic {
+
+/// What a norm counts on which a clipping factor depends.
+struct ClipNorm {
+  /// Elements of a piece up to where the next run begins, and what is counted there, sorted.
+  struct Run {
+    int logical = 0;
+    int piece = 0;
+    std::int64_t begin = 0;
+    std::vector<int> forms;
+    friend auto operator<=>(const Run&, const Run&) = default;
+  };
+  using Runs = std::vector<Run>;
+
+  Runs summed;
+  std::vector<std::vector<Runs>> means;  // of each call whose members take the mean of their norms: of each member
+  friend auto operator<=>(const ClipNorm&, const ClipNorm&) = default;
+};
 
 /// What replays of schedules have in common that differ in their steps alone: forms, contents, references, and what
 /// backward steps add. Each is worked out once, however many engines use the memory one after the other. It belongs to
@@ -35,6 +53,7 @@ struct SymbolicMemory {
   std::map<std::pair<std::string, std::vector<std::string>>, int> step_numbers;  // by `by` and uses
   std::map<std::tuple<int, int, int>, int> references;  // by placement class, piece, optimizer step
   std::map<std::pair<int, int>, std::optional<Rational>> ratios;
+  std::map<ClipNorm, int> clip_factors;
 };
 
 }  // namespace lockstep::symbolic

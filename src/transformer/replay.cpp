@@ -110,6 +110,7 @@ struct Replay::LocalChange {
       magnitude *= std::abs(by);
     });
   }
+  void clip() {}
   void take_over() {
     const Content& other = from();
     each([&](std::int64_t e, double& value, double& magnitude) {

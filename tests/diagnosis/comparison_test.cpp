@@ -238,3 +238,25 @@ TEST_CASE("what went stands where it was, and what moved does not count for the 
   CHECK(words({"a", "b", "c", "d", "e"}, {"e", "b", "a", "d", "c"}) == "~e~b a~d c");
   CHECK(words({"a"}, {"b"}) == "+b-a");
 }
+
+TEST_CASE("factors of norms are the same where these count the same, whatever they are called") {
+  const std::string clip = R"({ "name": "clip", "op": "clip" })";
+  const auto norm = [](const std::string& keys) { return R"({ "name": "norm", "op": "norm")" + keys + " },"; };
+  const std::string before = local_backward + "," + average + ",";
+  const auto same = [&](const std::string& a, const std::string& b) {
+    return compare_texts(with_steps(a), with_steps(b)).same_gradients();
+  };
+  const std::string alone = before + norm("") + clip;
+  const std::string twice = before + norm(R"(, "over": "dp")") + clip;
+  const std::string first = before + norm(R"(, "over": "dp", "count": "rank.dp == 0")") + clip;
+  const std::string none = before + clip;
+  CHECK(same(alone, first));
+  CHECK(same(twice, twice));
+  CHECK(same(none, before + norm(R"(, "count": "false")") + clip));
+  // All of these are clip0 where they stand alone.
+  CHECK_FALSE(same(twice, none));
+  CHECK_FALSE(same(alone, twice));
+  const std::string mean = before + norm(R"(, "over": "dp", "combine": "mean_of_norms")") + clip;
+  CHECK(same(mean, mean));
+  CHECK_FALSE(same(mean, twice));
+}

@@ -143,3 +143,30 @@ TEST_CASE("what is wrong alike on several ranks is traced once, and of parameter
   CHECK(many.divergences.front().point.step == "s0");
   CHECK(many.divergences.back().point.step == "last");
 }
+
+TEST_CASE("the step that clips otherwise is told, and not one that has not clipped yet") {
+  const auto steps = [](const std::string& tail) {
+    return scenario_text(
+        R"({ "dp": 2 })", R"([ { "name": "w", "shape": [4] } ])",
+        R"([ { "name": "each", "op": "each", "steps": [ { "name": "b", "op": "backward" } ] }, )" + tail + " ]");
+  };
+  const std::string mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+  const std::string norm = R"({ "name": "norm", "op": "norm" })", clip = R"({ "name": "clip", "op": "clip" })";
+  const Divergence early = point_of(steps(norm + "," + clip + "," + mean), 1);
+  CHECK(early.step == "clip");
+  CHECK(early.why == "clips by another norm than that of all gradients");
+  CHECK(early.before == "g1");
+  CHECK(early.after == "clip1(g1)");
+  const Divergence twice =
+      point_of(steps(mean + "," + norm + "," + clip + R"(, { "name": "again", "op": "clip" })"), 0);
+  CHECK(twice.step == "again");
+  CHECK(twice.why == "clips once more");
+  const Divergence never =
+      point_of(steps(mean + "," + norm + R"(, { "name": "clip", "op": "clip", "only": { "dp": 0 } })"), 1);
+  CHECK(never.step.empty());
+  CHECK(never.why == "not clipped; no step makes up for it");
+  const Divergence mixed =
+      point_of(steps(norm + R"(, { "name": "clip", "op": "clip", "only": { "dp": 0 } }, )" + mean), 1);
+  CHECK(mixed.step == "mean");
+  CHECK(mixed.why == "clips its shares by different factors");
+}

@@ -98,3 +98,18 @@ TEST_CASE("what a file expects of a step that an edit brings does not hinder tha
       R"(, "expect": { "verdict": "mismatch", "blame": ["again"] })");
   CHECK(kind_of(text) == "extra reduction");
 }
+
+TEST_CASE("what is wrong by clipping alone is clipping") {
+  const auto kind_with = [](const std::string& steps) {
+    return kind_of(scenario_text(
+        R"({ "dp": 2 })", R"([ { "name": "w", "shape": [4] } ])",
+        R"([ { "name": "each", "op": "each", "steps": [ { "name": "b", "op": "backward" } ] }, )" + steps + " ]"));
+  };
+  const std::string mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+  const std::string norm = R"({ "name": "norm", "op": "norm" })", clip = R"({ "name": "clip", "op": "clip" })";
+  CHECK(kind_with(norm + "," + clip + "," + mean) == "clipping");
+  CHECK(kind_with(mean + "," + norm + "," + clip + R"(, { "name": "again", "op": "clip" })") == "clipping");
+  CHECK(kind_with(norm + "," + clip) == "missing reduction");
+  CHECK(kind_with(mean + "," + norm + "," + clip + R"(, { "name": "half", "op": "scale", "by": 2 })") ==
+        "wrong factor");
+}

@@ -36,6 +36,7 @@ TEST_CASE("rules have ids in order, names of their own, and sentences that fit w
     }
   }
   CHECK(rule_of(Mistake::undecided).id == "LS017");
+  CHECK(rule_of(Mistake::clipping).id == "LS018");
   CHECK(rule_of(Mistake::missing_reduction).id == "LS001");
   CHECK(rule_of(Mistake::race).name == "Race");
 }

@@ -72,6 +72,9 @@ TEST_CASE("a tolerance passes coefficients on its edge and none beyond") {
 TEST_CASE("no tolerance passes what is missing or does not belong") {
   CHECK_FALSE(passes(R"({ "name": "s", "op": "scale", "by": "1/2" })", Rational(1, 2)));
   CHECK_FALSE(passes(mean_step + R"(, { "name": "p", "op": "leftover", "what": "parameter", "by": "1/1000" })"));
+  CHECK_FALSE(passes(mean_step + R"(, { "name": "n", "op": "norm" },
+                                     { "name": "c", "op": "clip", "only": { "dp": 0 } })",
+                     Rational(1, 2)));
   const CheckResult unowned =
       check_text(two_ranks(mean_step + R"(, { "name": "own", "op": "own", "over": "dp", "when": "rank.dp == 0" })"));
   REQUIRE_FALSE(symbolic_of(unowned)->unowned.empty());

@@ -294,3 +294,19 @@ TEST_CASE("a search that costs too much says so") {
   const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
   CHECK_FALSE(search.cut_off.empty());
 }
+
+TEST_CASE("what clips wrongly is put right and not dropped, unless something else clips the same") {
+  const std::string norm = R"(, { "name": "grad_norm", "op": "norm" })";
+  const auto first = [](const std::string& steps) {
+    const CheckResult result = check_text(two_ranks(steps));
+    return one_line(diagnosis::best_repairs(result, diagnosis::find_repairs(result), 1).front().edits.front());
+  };
+  const std::string copies =
+      R"(, { "name": "copies", "op": "copy", "from": "grad", "to": "list" },
+           { "name": "clip", "op": "clip", "buffer": "list" })";
+  CHECK(first(mean_step + norm + copies) == R"({ "set": "clip", "buffer": "grad" })");
+  CHECK(first(mean_step + norm + R"(, { "name": "clip", "op": "clip", "only": { "dp": 0 } })") ==
+        R"({ "set": "clip", "only": null })");
+  CHECK(first(mean_step + norm + R"(, { "name": "clip", "op": "clip" }, { "name": "clip_again", "op": "clip" })")
+            .starts_with(R"({ "drop": "clip)"));
+}

@@ -48,7 +48,7 @@ def coefficient_key(entry):
     else:
         who = ("", entry["rank"], entry["micro_batch"], entry["use"])
     foreign = (entry["of"], entry["offset"]) if entry.get("foreign") else ("", 0)
-    return who + foreign + (str(Fraction(entry["value"])),)
+    return who + foreign + (str(Fraction(entry["value"])), tuple(entry.get("clips", [])))
 
 
 def ranks_of(entry):
@@ -131,11 +131,11 @@ def first_difference(program, oracle):
         return f"verdict: the program says {program['verdict']}, the oracle {oracle['verdict']} {' | '.join(said)}"
     if program["verdict"] == "error":
         return None
-    wrong_values = any(p["verdict"] == "mismatch" for entry in by_rank(oracle) for p in entry["pieces"])
+    wrong_values = any(not p["right_unclipped"] for entry in by_rank(oracle) for p in entry["pieces"])
     for engine, value in program.get("engines", {}).items():
         said = value["verdict"] if isinstance(value, dict) else value
         if engine == "host" and program["verdict"] == "mismatch" != said and not wrong_values:
-            continue  # the host engine compares values, and neither norms nor what nobody owns
+            continue  # the host engine compares values, and neither norms nor clipping nor what nobody owns
         if said != program["verdict"]:
             return f"engine {engine} says {said}, the program {program['verdict']}"
     for what, of in (("step", lambda report: report["step"]), ("stuck", stuck)):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each step does to the buffers, written out element by element."""
 
+from collections import Counter
 from fractions import Fraction
 
 from expressions import Context, ScenarioError
 from geometry import cut
+from reference import reference
 
 ZERO = {}
 
@@ -26,6 +28,26 @@ def times(form, factor):
     if factor == 1:
         return form
     return {atom: value * factor for atom, value in form.items()} if factor else ZERO
+
+
+def clipped(form, factor):
+    """Atoms say by which factors they are clipped: sorted names behind what they are."""
+    return {
+        (*atom[:6], tuple(sorted([*(atom[6] if len(atom) > 6 else ()), factor]))): value for atom, value in form.items()
+    }
+
+
+def unclipped(form):
+    """With 1 for every clipping factor."""
+    result = ZERO
+    for atom, value in form.items():
+        result = added(result, {atom[:6]: value})
+    return result
+
+
+def counted_together(counted):
+    """What a norm counts: every value of every element, and how often. A value of 0 adds nothing."""
+    return frozenset(Counter((key, frozenset(form.items())) for key, form in counted if form).items())
 
 
 class Operations:
@@ -129,6 +151,30 @@ class Operations:
         by = self.by(call, call.rank)
         for forms, element, _ in self.each_element(call):
             forms[element] = times(forms[element], by)
+
+    def clip(self, call):
+        factor = self.clip_factor(call)
+        self.clipped_steps.add(call.optimizer_step)
+        for forms, element, _ in self.each_element(call):
+            forms[element] = clipped(forms[element], factor)
+
+    def clip_factor(self, call):
+        """The name of the rank's norm: (-1, optimizer step) of a right one, else (rank, number) of who clips by it first."""
+        sums, means = [], []
+        for is_mean, members in self.norm_calls[call.optimizer_step][call.rank]:
+            if is_mean:
+                means.append(frozenset(Counter(map(counted_together, members)).items()))
+            else:
+                sums += [one for member in members for one in member]
+        norm = (counted_together(sums), frozenset(Counter(means).items()))
+        if not self.factors:
+            for step in range(self.batch.steps):
+                right = reference(self.model, self.batch, step).items()
+                self.factors.setdefault((counted_together(right), frozenset()), (-1, step))
+        if norm not in self.factors:
+            number = sum(1 for rank, _ in self.factors.values() if rank == call.rank)
+            self.factors[norm] = (call.rank, number)
+        return self.factors[norm]
 
     def zero(self, call):
         for forms, element, _ in self.each_element(call):
@@ -241,18 +287,19 @@ class Operations:
             )
 
     def norm(self, calls):
-        counted, mean = [], calls[0].step.get("combine") == "mean_of_norms" and len(calls) > 1
+        counted, members, mean = [], [], calls[0].step.get("combine") == "mean_of_norms" and len(calls) > 1
         for call in calls:
+            members.append([])
             if not call.counts:
                 continue
             for index, acts_on in zip(call.buffers, call.acts_on):
+                buffer = self.model.buffers[call.rank][index]
                 forms = self.read(call.rank, call.step.get("buffer", "grad"), index)
-                counted += [
-                    (call.rank, index, element, forms[element], mean)
-                    for element in acts_on
-                    if element in self.owned[call.rank][index]
-                ]
+                owned = [element for element in acts_on if element in self.owned[call.rank][index]]
+                counted += [(call.rank, index, element, forms[element], mean) for element in owned]
+                members[-1] += [((buffer.logical, buffer.elements[element]), forms[element]) for element in owned]
         for call in calls:
+            self.norm_calls[call.optimizer_step][call.rank].append((mean, members))
             self.counted[call.optimizer_step][call.rank] += counted
             self.norm_called[call.optimizer_step] = True
 

@@ -244,6 +244,7 @@ class EditMaker:
                 "zero",
                 "leftover",
                 "norm",
+                "clip",
                 "all_to_all",
             )
         )
@@ -251,7 +252,7 @@ class EditMaker:
         params = self.random_params()
         if params and op != "all_to_all":
             step["params"] = params
-        if op not in ("scale", "copy", "accumulate", "zero", "leftover"):
+        if op not in ("scale", "copy", "accumulate", "zero", "leftover", "clip"):
             step["over"] = maker.random_over()
             sharded = [p for p in maker.model.parameters if p.get("shard") and not p.get("frozen")]
             if (
@@ -277,7 +278,7 @@ class EditMaker:
             )
         elif op not in ("own", "all_to_all", "norm") and rng.random() < 0.25:
             step["buffer"] = rng.choice(("grad", "main_grad", "other"))
-        on_parts = ("scale", "all_reduce", "reduce_scatter", "broadcast", "zero", "copy", "accumulate", "leftover", "own")
+        on_parts = ("scale", "clip", "all_reduce", "reduce_scatter", "broadcast", "zero", "copy", "accumulate", "leftover", "own")
         if op in on_parts and rng.random() < 0.4:
             step["on"] = "owned"
         if rng.random() < 0.15:

@@ -326,6 +326,12 @@ class ScheduleMaker:
             )
         )
 
+    def clips(self):
+        """Everything once, in one step or in one for each family."""
+        if self.chance(0.6):
+            return [self.step("clip", buffer=self.result, on=self.rng.choice((None, None, "owned")))]
+        return [self.step("clip", params=list(family.names), buffer=self.result) for family in self.families]
+
     def random_over(self):
         rng = self.rng
         mesh = EXPERT if rng.random() < 0.3 and self.mesh.pipeline_groups_agree else DENSE
@@ -386,6 +392,8 @@ class ScheduleMaker:
             steps += self.reduce_family(family)
         if self.chance(0.45):
             steps += self.norms
+            if self.chance(0.5):
+                steps += self.clips()
         schedule = {"steps": steps}
         if self.result != "grad":
             schedule["result"] = self.result

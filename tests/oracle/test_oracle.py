@@ -304,6 +304,30 @@ def test_a_norm_of_what_changes_later_is_too_early():
     assert (early["verdict"], [e["counted"] for e in early["norm"]]) == ("mismatch", ["1", "1"])
 
 
+def clips_of(report):
+    """Of each rank: the factors of each contribution that its first element has."""
+    pieces = [entry["pieces"][0] for entry in report["parameters"][0]["ranks"]]
+    return [[entry.get("clips", []) for entry in piece["coefficients"]] for piece in pieces]
+
+
+def test_what_is_clipped_is_clipped_once_by_the_norm_of_all():
+    total, norm, clip = {"op": "all_reduce", "over": "dp"}, {"op": "norm"}, {"op": "clip"}
+    assert judge(scenario([total, norm, clip]))["verdict"] == "match"
+    assert judge(scenario([{"op": "reduce_scatter", "over": "dp"}, {"op": "norm", "over": "dp"}, clip]))["verdict"] == "match"
+    assert judge(scenario([total, norm]))["verdict"] == "match"
+    for steps, clips in (
+        ([norm, clip, total], [[["clip0"], ["clip1"]]] * 2),
+        ([norm, total, clip], [[["clip0"]] * 2, [["clip1"]] * 2]),
+        ([total, {"op": "norm", "over": "dp"}, clip], [[["clip0"]] * 2] * 2),
+        ([total, norm, clip, dict(clip)], [[["clip", "clip"]] * 2] * 2),
+        ([total, norm, {**clip, "only": {"dp": [0]}}], [[["clip"]] * 2, [[]] * 2]),
+        ([total, clip], [[["clip0"]] * 2] * 2),
+    ):
+        report = judge(scenario([dict(step) for step in steps]))
+        assert report["verdict"] == "mismatch"
+        assert clips_of(report) == clips
+
+
 def test_a_norm_counts_only_what_its_owner_keeps_to_the_end():
     steps = [{"op": "all_reduce", "over": "dp"}, {"op": "norm", "over": "dp", "count": "rank.dp == 1"}]
     assert judge(scenario(steps))["verdict"] == "match"

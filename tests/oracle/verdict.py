@@ -3,6 +3,7 @@
 
 from fractions import Fraction
 
+from operations import clipped, unclipped
 from reference import reference
 
 
@@ -33,6 +34,8 @@ class Judgement:
     def __init__(self, walk, step):
         self.walk, self.model, self.step = walk, walk.model, step
         self.right = reference(walk.model, walk.batch, step)
+        if step in walk.clipped_steps:
+            self.right = {key: clipped(form, (-1, step)) for key, form in self.right.items()}
         self.ends = walk.ends[step]
         self.ranks = range(walk.mesh.world)
         # Where an element stands in its piece: pieces do not overlap, so this is the same on every holder.
@@ -83,7 +86,7 @@ class Judgement:
 
     def norm_problems(self):
         """{(rank, logical): set of texts counted}; every logical element must be counted exactly once on every rank."""
-        if not self.walk.norm_called[self.step]:
+        if not self.walk.norm_called[self.step] and self.step not in self.walk.clipped_steps:
             return {}
         result = {}
         for rank in self.ranks:
@@ -93,7 +96,7 @@ class Judgement:
                 key = (buffer.logical, buffer.elements[local])
                 count[key] += 1
                 owned, values = self.at_end(member, index)
-                if local not in owned or values[local] != value:
+                if local not in owned or unclipped(values[local]) != unclipped(value):
                     too_early.add(key)
                 if is_mean:
                     mean.add(key)
@@ -123,7 +126,7 @@ class Judgement:
     # The report.
 
     def coefficient(self, atom, value, buffer, element):
-        logical, at, site, use, rank, micro_batch = atom
+        logical, at, site, use, rank, micro_batch = atom[:6]
         foreign = (logical, at) != (buffer.logical, buffer.elements[element])
         parameters = self.model.parameters
         if site == "leftover":
@@ -132,7 +135,7 @@ class Judgement:
                 entry["of_rank"] = rank
         else:
             name = parameters[site]["name"]
-            value = value / self.walk.last_by.get(atom, Fraction(1))
+            value = value / self.walk.last_by.get(atom[:6], Fraction(1))
             entry = {
                 "rank": rank,
                 "micro_batch": micro_batch,
@@ -143,7 +146,14 @@ class Judgement:
             entry["foreign"] = True
             entry["of"] = self.model.logical_name[logical]
             entry["offset"] = self.place_in_piece[(logical, at)] - element
+        if len(atom) > 6:
+            entry["clips"] = [self.factor_name(*factor) for factor in atom[6]]
         return entry
+
+    def factor_name(self, rank, number):
+        if rank < 0:
+            return "clip" if number == self.step else f"clip.{number}"
+        return f"clip{rank}" + (f".{number}" if number else "")
 
     def pieces(self, rank, index, buffer):
         owned, values = self.at_end(rank, index)
@@ -162,6 +172,7 @@ class Judgement:
                     e.get("leftover", ""),
                     e.get("of", ""),
                     e.get("offset", 0),
+                    e.get("clips", []),
                 )
             )
             ratio = ratio_of(form, right)
@@ -170,12 +181,13 @@ class Judgement:
                 "verdict": "mismatch" if element in wrong else "match",
                 "ratio": None if ratio is None else str(ratio),
                 "coefficients": entries,
+                "right_unclipped": unclipped(form) == unclipped(right),
             }
             last = result[-1] if result else None
             if (
                 last
                 and last["elements"][1] == element
-                and all(last[key] == piece[key] for key in ("verdict", "coefficients"))
+                and all(last[key] == piece[key] for key in ("verdict", "coefficients", "right_unclipped"))
             ):
                 last["elements"][1] += 1
             else:

@@ -4,7 +4,7 @@
 A step stands at its unrolled position in the list. Every rank executes position p at time p or, if it was blocked, as
 soon as it is released; at equal times ranks go in ascending order. A form is a dict {atom: Fraction} that is never
 changed in place; an atom is (logical, element, site, use, rank, micro-batch), or for what is no gradient (logical,
-element, "leftover", what, rank, None).
+element, "leftover", what, rank, None). What is clipped has the names of the factors behind that, in a tuple.
 """
 
 import heapq
@@ -88,6 +88,9 @@ class Walk(Operations):
         # What norm steps counted: by optimizer step and rank a list of (member, buffer, element, value, mean?).
         self.counted = [[[] for _ in self.ranks] for _ in range(batch.steps)]
         self.norm_called = [False] * batch.steps
+        self.norm_calls = [[[] for _ in self.ranks] for _ in range(batch.steps)]  # of them: mean?, by member what it counts
+        self.factors = {}  # what a norm counts -> the name of its clipping factor
+        self.clipped_steps = set()
         self.ends = [dict() for _ in range(batch.steps)]  # by optimizer step and rank: (owned, values of `result`)
         self.outcome, self.found, self.failed_step = "complete", [], None
 
@@ -205,8 +208,9 @@ class Walk(Operations):
     def check_race(self, rank, call):
         found, mine = [], set(self.touched(call))
         for name, other in sorted(self.ranks[rank].in_flight.items()):
-            if name == call.step["name"] or mine & set(self.touched(other)):
-                common = None if name == call.step["name"] else mine
+            reads_norm = (call.op, other.op) == ("clip", "norm")
+            if name == call.step["name"] or reads_norm or mine & set(self.touched(other)):
+                common = None if name == call.step["name"] or reads_norm else mine
                 found += [
                     {"rank": rank, "step": call.step["name"], "in_flight": name, "touches": buffer}
                     for buffer in self.touched_names(other, common)

@@ -102,10 +102,11 @@ std::vector<Buffer> by_decomposition(const Operation& row, int n, std::int64_t n
 
 // A buffer of one element for apply_local().
 struct OneElement {
-  Rational value{7}, from{100}, by{3}, gradient{1000}, unknown{10000};
+  Rational value{7}, from{100}, by{3}, clipping{5}, gradient{1000}, unknown{10000};
 
   void clear() { value = Rational(0); }
   void multiply() { value = value * by; }
+  void clip() { value = value * clipping; }
   void take_over() { value = from; }
   void add_buffer() { value = value + from; }
   void add_gradient() { value = value + by * gradient; }
@@ -127,7 +128,8 @@ struct OneMember {
 TEST_CASE("every step of one rank does to its buffer what its row says") {
   const std::map<std::string_view, Rational> after = {{"backward", Rational(3007)}, {"scale", Rational(21)},
                                                       {"copy", Rational(100)},      {"accumulate", Rational(107)},
-                                                      {"zero", Rational(0)},        {"leftover", Rational(30007)}};
+                                                      {"zero", Rational(0)},        {"leftover", Rational(30007)},
+                                                      {"clip", Rational(35)}};
   std::size_t found = 0;
   for (const Operation& row : operations()) {
     INFO(row.name);

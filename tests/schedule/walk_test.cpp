@@ -253,6 +253,30 @@ TEST_CASE("a step that touches a buffer in flight is a race") {
   CHECK(stuck.stuck[0].waits_in == "sync");
 }
 
+TEST_CASE("clipping by a norm that is in flight is a race, whatever it clips") {
+  Step norm = collective(Op::norm, "norm", Axis::dp);
+  norm.async = true;
+  Step wait = step(Op::wait, "");
+  wait.wait_for = "norm";
+  Step clip = step(Op::clip, "clip");
+  clip.buffer = "copies";
+  Step scale = step(Op::scale, "scale");
+  scale.buffer = "copies";
+  scale.by = Expression::parse("2");
+  const auto outcome = [](std::vector<Step> steps) {
+    const Schedule schedule = schedule_of(dp(2), {parameter("w", {4})}, std::move(steps));
+    return walk(schedule).outcome;
+  };
+  CHECK(outcome({norm, wait, clip}).kind == Kind::complete);
+  CHECK(outcome({norm, scale, wait}).kind == Kind::complete);
+  const Outcome raced = outcome({norm, clip, wait});
+  CHECK(raced.kind == Kind::race);
+  REQUIRE(raced.races.size() == 2);
+  CHECK(raced.races[0].step == "clip");
+  CHECK(raced.races[0].in_flight == "norm");
+  CHECK(raced.races[0].touches == "grad of w");
+}
+
 TEST_CASE("a wait is listed with what it waited for, and where a race would end the run one can stand in its place") {
   Step sync = collective(Op::all_reduce, "sync", Axis::dp);
   sync.async = true;

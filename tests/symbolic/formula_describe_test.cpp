@@ -57,3 +57,16 @@ TEST_CASE("missing uses and sites are named") {
   CHECK(describe(all, "g0[head]+g1[head]", "g0+g1") == "the share of embedding is missing");
   CHECK(describe(all, "g0.main+g1.main", "g0+g1") == "the use mtp of head is missing");
 }
+
+TEST_CASE("what is clipped otherwise is told after what else is wrong") {
+  const Schedule all = schedule_of(layout(1, 2, 1), {parameter("weight")});
+  CHECK(describe(all, "g0+g1", "clip(g0+g1)") == "not clipped");
+  CHECK(describe(all, "clip(clip(g0+g1))", "clip(g0+g1)") == "clipped 2 times");
+  CHECK(describe(all, "clip1(g0+g1)", "clip(g0+g1)") == "clipped by another norm");
+  CHECK(describe(all, "clip0(g0)+clip1(g1)", "clip(g0+g1)") == "its shares are clipped by different factors");
+  CHECK(describe(all, "(g0+g1)/2", "clip(g0+g1)") == "half of the right gradient, not clipped");
+  CHECK(describe(all, "clip(g0)", "clip(g0+g1)") == "the share of dp 1 is missing");
+  CHECK(describe(all, "clip(g0+g1)", "clip(g0+g1)") == "");
+  CHECK(describe(all, "g0/2+g1/3", "clip(g0+g1)") == "");
+  CHECK(describe(all, "0", "clip(g0+g1)") == "nothing arrived");
+}

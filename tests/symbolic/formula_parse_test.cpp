@@ -127,3 +127,38 @@ TEST_CASE("deep and long formulas are no crash") {
   for (int i = 0; i < 50000; ++i) text += "+g1";
   CHECK(buffer.again(text) == "g0 + 50000*g1");
 }
+
+TEST_CASE("what is clipped stands in a parenthesis behind the name of its factor, and reads back") {
+  const Schedule all = schedule_of(layout(1, 2, 1), {parameter("weight")}, {1, 1});
+  const Buffer buffer(all, 0);
+  for (const char* text : {"clip(g0 + g1)", "clip((g0+g1)/2)", "g0 + clip(g1)", "clip0(g0) + clip1(g1)",
+                           "clip1.2(clip0(g0))", "clip.1(g0)", "clip(-g0)", "clip(clip(g0 + g1))"}) {
+    INFO(text);
+    CHECK(buffer.again(text) == text);
+  }
+  CHECK(buffer.again("clip.0 (g0) + 2*clip(g1)/2") == "clip(g0 + g1)");
+  CHECK(buffer.again("clip(clip0(g0))") == buffer.again("clip0(clip(g0))"));
+  CHECK(buffer.again("clip(g0) - clip(g0)") == "0");
+  CHECK_FALSE(same_terms(buffer.parse("clip(g0)"), buffer.parse("g0")));
+  CHECK_FALSE(same_terms(buffer.parse("clip(g0)"), buffer.parse("clip.1(g0)")));
+  const std::vector<Term> terms = buffer.parse("clip1.2(g0)");
+  REQUIRE(terms.size() == 1);
+  CHECK(terms.front().clips == std::vector<ClipFactor>{{1, 2}});
+  // In the second step what has no number is that step's.
+  CHECK(Buffer(all, 0, 0, 1).parse("clip(g0)").front().clips == std::vector<ClipFactor>{{-1, 1}});
+}
+
+TEST_CASE("a factor that is none is explained at its place") {
+  const Schedule all = schedule_of(layout(1, 2, 1), {parameter("weight")});
+  const Buffer buffer(all, 0);
+  CHECK(buffer.error("clip2(g0)") == "0: there is no rank 2; there are 2 ranks, counted from 0");
+  CHECK(buffer.error("g0 + clip.1(g0)") ==
+        "5: there is no optimizer step 1; there is 1 optimizer step, counted from 0");
+  CHECK(buffer.error("clip(2)") == "4: gradients are clipped, not numbers");
+  CHECK(buffer.error("clip(g0") == "7: expected \")\"");
+  CHECK(buffer.error("clip(g0)*clip(g1)") == "8: two gradients cannot be multiplied: formulas are linear");
+  // By itself it is a name like others.
+  CHECK(buffer.error("clip") ==
+        "0: \"clip\" is no gradient (write \"g3\" for rank 3's), and no step leaves a leftover of that name");
+  CHECK(buffer.error("clipped(g0)").starts_with("0: \"clipped\" is no gradient"));
+}

@@ -310,6 +310,7 @@ struct ClassRun::LocalChange {
       run.check_factor(by, diagrams().multiply(where, run.value(target, i)), place);
     each_atom([&](std::size_t, int old) { return diagrams().times(old, by); });
   }
+  static void clip() { throw InternalError("a clip is refused before its class runs"); }
   void take_over() {
     Values from = run.buffer(step().from);
     each_atom([&](std::size_t i, int) { return run.value(from, i); });

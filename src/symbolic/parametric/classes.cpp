@@ -220,6 +220,8 @@ void StepSelections::require_equal_places(const Step& step, const LocalModel& lo
 
 void StepSelections::read(const Step& step) {
   if (step.op == Op::each || step.op == Op::wait) return;
+  if (operation(step.op).clips())
+    throw OutOfReach(step.name, "it clips, and which norm decides its factor is not followed for all ranks together");
   const Schedule& schedule = world_.schedule();
   const Model& model = schedule.model;
   steps_.push_back(&step);
