@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of all ranks that were played, as docs/extract.md writes them: ranks that did the same have one."""
+
+import itertools
+import json
+
+# Of a rank's run line: what all ranks have in common.
+COMMON = ("adapter", "versions", "mesh", "data_axes", "loss")
+# What tells nothing of a program.
+LEFT_OUT = {"end": ("seconds", "overhead"), "result": ("clipped",)}
+
+
+class Different(Exception):
+    """Ranks say different things of what all have in common."""
+
+
+class Mesh:
+    """`described` as a capture has it."""
+
+    def __init__(self, described):
+        self.axes, self.sizes, self.ranks = described["axes"], described["sizes"], described["ranks"]
+        self.places = {rank: place for place, rank in enumerate(self.ranks)}
+        self.known = {}
+
+    def coordinates(self, rank):
+        place, found = self.places[rank], []
+        for size in reversed(self.sizes):
+            found.append(place % size)
+            place //= size
+        return found[::-1]
+
+    def group(self, members):
+        """{"axes": …} where the members are all ranks that agree in the other axes, in the mesh's order; else the list."""
+        key = tuple(members)
+        if key not in self.known:
+            self.known[key] = self.look(members)
+        return self.known[key]
+
+    def look(self, members):
+        found = [self.coordinates(rank) for rank in members]
+        axes = [axis for axis in range(len(self.axes)) if len({one[axis] for one in found}) > 1]
+        product = 1
+        for axis in axes:
+            product *= self.sizes[axis]
+        if product != len(members):
+            return list(members)
+        for one, expected in zip(found, itertools.product(*(range(self.sizes[axis]) for axis in axes))):
+            if tuple(one[axis] for axis in axes) != expected:
+                return list(members)
+        return {"axes": [self.axes[axis] for axis in axes]}
+
+
+def normal(events, mesh):
+    """The events without what tells nothing, groups by axes, and apart from them the pieces of its results, in their order."""
+    found, pieces = [], []
+    for event in events:
+        kind = event["event"]
+        if kind == "run":
+            continue
+        event = {key: value for key, value in event.items() if key not in LEFT_OUT.get(kind, ())}
+        if kind == "collective":
+            event["group"] = mesh.group(event["group"])
+        if kind == "result":
+            pieces.append(event.pop("piece"))
+        found.append(event)
+    return found, pieces
+
+
+class Merged:
+    """Programs by what they do."""
+
+    def __init__(self):
+        self.common, self.first = None, None
+        self.programs = {}  # by text: events, and by rank the pieces of its results
+
+    def add(self, rank, events):
+        run = next(event for event in events if event["event"] == "run")
+        common = {key: run[key] for key in COMMON}
+        if self.common is None:
+            self.common, self.first, self.mesh = common, rank, Mesh(run["mesh"])
+        for key in COMMON:
+            if common[key] != self.common[key]:
+                raise Different("ranks %d and %d have different %s: %s and %s" % (self.first, rank, {"data_axes": "data axes"}.get(key, key),
+                                                                                 json.dumps(self.common[key]), json.dumps(common[key])))
+        own, pieces = normal(events, self.mesh)
+        text = json.dumps(own, sort_keys=True)
+        self.programs.setdefault(text, (own, {}))[1][rank] = pieces
+
+    def one(self):
+        """Whether all that were added have done the same, with the same pieces."""
+        return len(self.programs) == 1 and all(len(set(map(tuple, ranks.values()))) == 1 for _, ranks in self.programs.values())
+
+    def written(self, world):
+        """The value of "programs". Ranks that were not played have the program of those that were, which must be one()."""
+        result = []
+        for own, ranks in self.programs.values():
+            played = sorted(ranks)
+            every = range(world) if len(self.programs) == 1 and len(played) < world else played
+            events, number = [], 0
+            for event in own:
+                if event["event"] == "result":
+                    pieces = [ranks.get(rank, ranks[played[0]])[number] for rank in every]
+                    number += 1
+                    event = {"event": "result", "piece": pieces[0], **event} if len(set(pieces)) == 1 else {"event": "result", "pieces": pieces, **event}
+                events.append(event)
+            result.append({"ranks": intervals(every), "played": intervals(played), "events": events})
+        return sorted(result, key=lambda program: program["ranks"][0])
+
+
+def intervals(numbers):
+    """[first, end) of each row of numbers that follow each other."""
+    found = []
+    for number in numbers:
+        if found and found[-1][1] == number:
+            found[-1][1] += 1
+        else:
+            found.append([number, number + 1])
+    return found

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of an extraction: runs the script as torchrun would, on this process alone, and finds out the program of that rank.
+
+The script is not edited. A capture of it begins when the model is first called, by an optimizer's being there; it ends after so many steps.
+"""
+
+import contextlib
+import os
+import runpy
+import sys
+import traceback
+import weakref
+
+import torch
+import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from lockstep.collectives import CallSites
+from lockstep.errors import CaptureError
+from lockstep.extracting import peers
+from lockstep.extracting.following import Following
+from lockstep.extracting.program import ProgramRun, Stopped
+from lockstep.optimizers import Replaced
+
+
+def environment(rank, world, local_world):
+    """What torchrun gives a rank."""
+    local = min(local_world, world)
+    return {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % local), "LOCAL_WORLD_SIZE": str(local), "GROUP_RANK": str(rank // local),
+            "GROUP_WORLD_SIZE": str(-(-world // local)), "ROLE_RANK": str(rank), "ROLE_WORLD_SIZE": str(world), "ROLE_NAME": "default",
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
+            "TORCHELASTIC_RUN_ID": "lockstep", "OMP_NUM_THREADS": "1", "TORCH_COMPILE_DISABLE": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+class Stand:
+    """torch.distributed as the script finds it: whatever backend it asks for, it gets the played one."""
+
+    def __init__(self, rank, world):
+        self.rank, self.world = rank, world
+        self.undo = []
+
+    def install(self):
+        c10d = dist.distributed_c10d
+        for owner in (dist, c10d):
+            self.undo.append(Replaced(owner, "init_process_group", self.around_init))
+            self.undo.append(Replaced(owner, "new_group", self.around_new_group))
+
+    def around_init(self, original):
+        def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None,
+                               device_id=None, **_):
+            return original(peers.NAME, rank=self.rank, world_size=self.world, store=dist.HashStore())
+        return init_process_group
+
+    def around_new_group(self, original):
+        def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None, **_):
+            return original(ranks=ranks, group_desc=group_desc)
+        return new_group
+
+
+class Watch:
+    """Begins the capture when the script first calls a model whose parameters an optimizer has."""
+
+    def __init__(self, session, settings):
+        self.session, self.settings = session, settings
+        self.optimizers, self.run = [], None
+
+    def install(self):
+        watch = self
+
+        def around_optimizer(original):
+            def init(optimizer, *arguments, **keys):
+                original(optimizer, *arguments, **keys)
+                watch.optimizers.append(weakref.ref(optimizer))
+            return init
+
+        self.undo = [Replaced(torch.optim.Optimizer, "__init__", around_optimizer)]
+        self.handle = register_module_forward_pre_hook(self.before_forward)
+        following = self.session.following
+        register_optimizer_step_pre_hook(lambda *_: setattr(following, "stepping", True))
+        register_optimizer_step_post_hook(lambda *_: setattr(following, "stepping", False))
+
+    def before_forward(self, module, arguments):
+        if self.run is not None or not module.training:
+            return
+        optimizers = [optimizer for optimizer in (reference() for reference in self.optimizers) if optimizer is not None]
+        own = {id(parameter) for parameter in module.parameters()}
+        mine = [optimizer for optimizer in optimizers if any(id(tensor) in own for group in optimizer.param_groups for tensor in group["params"])]
+        if not mine:
+            return
+        self.handle.remove()
+        self.attach(module, mine if len(mine) > 1 else mine[0])
+
+    def attach(self, model, optimizer):
+        settings = self.settings
+        engine = type(model).__name__ == "DeepSpeedEngine"
+        with self.session.following.pause():
+            self.run = ProgramRun(self.session, settings["steps"], model, None if engine else optimizer, mesh=settings.get("mesh"),
+                                  loss=settings.get("loss"), data_axes=settings.get("data_axes"))
+            self.run.start()
+        self.session.record = self.run.issued
+
+
+def play(settings, rank):
+    """The events of this rank and what else the parent asks for, as a dictionary. `settings`: world, local_world, script, module, arguments,
+    steps, mesh, loss, data_axes."""
+    os.environ.update(environment(rank, settings["world"], settings["local_world"]))
+    torch.set_num_threads(1)
+    sites = CallSites()
+    following = Following(sites.innermost)
+    session = peers.Session(following, sites)
+    early = []
+    session.record = early.append
+    peers.register(session)
+    Stand(rank, settings["world"]).install()
+    watch = Watch(session, settings)
+    watch.install()
+    error = None
+    sys.argv = [settings["script"]] + list(settings["arguments"])
+    with following:
+        try:
+            if settings.get("module"):
+                runpy.run_module(settings["script"], run_name="__main__", alter_sys=True)
+            else:
+                sys.path[0] = os.path.dirname(os.path.abspath(settings["script"]))
+                runpy.run_path(settings["script"], run_name="__main__")
+        except Stopped:
+            pass
+        except CaptureError as failure:
+            error = {"kind": "not known", "said": str(failure), "frames": []}
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                error = died(end)
+        except BaseException as failure:
+            error = died(failure)
+    run = watch.run
+    if run is None:
+        return {"rank": rank, "error": error or {"kind": "nothing", "said": "no model was called whose parameters an optimizer has", "frames": []}}
+    with following.pause(), contextlib.suppress(Stopped):
+        run.close(died=error is not None)
+    if error is None and run.steps == 0:
+        error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
+    return {"rank": rank, "error": error, "events": run.recorder.events}
+
+
+def died(failure):
+    frames = traceback.extract_tb(failure.__traceback__)
+    return {"kind": "died", "said": "".join(traceback.format_exception_only(type(failure), failure)).strip(),
+            "frames": [[frame.filename, frame.lineno, frame.name, frame.line] for frame in frames
+                       if os.path.dirname(os.path.abspath(__file__)) not in os.path.abspath(frame.filename) and not frame.filename.startswith("<frozen")]}
