@@ -14,6 +14,7 @@ from lockstep.extracting.contents import fraction_of
 from lockstep.extracting.rules import scalar
 
 NAME = "lockstep"
+MOST_TAPED = 1 << 16  # elements of a tensor
 _session = None  # the Session of this process
 
 
@@ -30,6 +31,8 @@ class Session:
         self.following, self.sites = following, sites
         self.record = lambda event: None
         self.noise = torch.Generator().manual_seed(0x10C457E9)
+        self.tape = {}  # what ranks that were played before have sent to all: by the group's members and the number of the broadcast in it
+        self.sent, self.broadcasts = {}, {}  # the same of this rank, and how many a group has had
 
     def issue(self, group, op, inputs, outputs, play, reduce=None, **more):
         """A collective: `inputs` are the tensors that this rank puts in, in their order, and `outputs` those that it gets. `play` writes the outputs
@@ -53,6 +56,17 @@ class Session:
             event["call"] = self.sites.innermost()
         self.record(event)
         return done(outputs)
+
+    def from_tape(self, group, tensors, is_root):
+        """What a root that was played before has sent; the root itself leaves it. Else a rank has what it had: sizes and seeds are mostly the same."""
+        key = (tuple(group.members()), self.broadcasts.setdefault(group, 0))
+        self.broadcasts[group] += 1
+        if is_root:
+            self.sent[key] = [tensor.clone() for tensor in tensors if tensor.numel() <= MOST_TAPED]
+            return
+        for tensor, value in zip(tensors, self.tape.get(key, ())):
+            if tensor.shape == value.shape:
+                tensor.copy_(value)
 
     def written(self, tensors, contents, op):
         """The contents of the tensors one after another, each held against the numbers that are there."""
@@ -97,9 +111,9 @@ class Session:
         return {"source": number, "elements": elements}
 
 
-def reduce_of(options):
-    """The name of the reduction that a collective's options ask for."""
-    operation = options.reduceOp
+def reduce_of(opts):
+    """The name of the reduction that a collective's opts ask for."""
+    operation = opts.reduceOp
     return getattr(operation, "op", operation).name.lower()
 
 
@@ -142,58 +156,58 @@ class PlayedGroup(dist.ProcessGroup):
         elif reduce == "bxor" and self.count % 2 == 0:
             tensor.zero_()
 
-    def allreduce(self, tensors, options=None):
+    def allreduce(self, tensors, opts=None):
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
-        reduce = reduce_of(options or dist.AllreduceOptions())
+        reduce = reduce_of(opts or dist.AllreduceOptions())
         return _session.issue(self, "all_reduce", tensors, tensors, lambda: [self.reduced(tensor, reduce) for tensor in tensors], reduce,
-                              **factor(options))
+                              **factor(opts))
 
-    def allreduce_coalesced(self, tensors, options=None):
-        return self.allreduce(tensors, options)
+    def allreduce_coalesced(self, tensors, opts=None):
+        return self.allreduce(tensors, opts)
 
-    def reduce(self, tensors, options=None):
-        reduce, root = reduce_of(options), self.members()[options.rootRank]
-        outputs = tensors if options.rootRank == self.own else []
+    def reduce(self, tensors, opts=None):
+        reduce, root = reduce_of(opts), self.members()[opts.rootRank]
+        outputs = tensors if opts.rootRank == self.own else []
         return _session.issue(self, "reduce", tensors, outputs, lambda: [self.reduced(tensor, reduce) for tensor in outputs], reduce, root=root,
-                              **factor(options))
+                              **factor(opts))
 
-    def scattered(self, outputs, inputs, options):
+    def scattered(self, outputs, inputs, opts):
         """One reduce-scatter of a list of input and output tensors for each call of c10d: as many events."""
         for output, tensor in zip(outputs, inputs):
-            reduce = reduce_of(options)
+            reduce = reduce_of(opts)
 
             def play(output=output, tensor=tensor, reduce=reduce):
                 output.copy_(tensor.reshape(self.count, -1)[self.own].reshape(output.shape))
                 self.reduced(output, reduce)
-            _session.issue(self, "reduce_scatter", [tensor], [output], play, reduce, **factor(options))
+            _session.issue(self, "reduce_scatter", [tensor], [output], play, reduce, **factor(opts))
         return done(list(outputs))
 
-    def reduce_scatter_single(self, output, tensor, options=None):
-        return self.scattered([output], [tensor], options or dist.ReduceScatterOptions())
+    def reduce_scatter_single(self, output, tensor, opts=None):
+        return self.scattered([output], [tensor], opts or dist.ReduceScatterOptions())
 
     _reduce_scatter_base = reduce_scatter_single
 
-    def reduce_scatter_single_coalesced(self, outputs, inputs, options=None):
-        return self.scattered(outputs, inputs, options or dist.ReduceScatterOptions())
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+        return self.scattered(outputs, inputs, opts or dist.ReduceScatterOptions())
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def reduce_scatter(self, outputs, lists, options=None):
-        options = options or dist.ReduceScatterOptions()
+    def reduce_scatter(self, outputs, lists, opts=None):
+        opts = opts or dist.ReduceScatterOptions()
         for output, tensors in zip(outputs, lists):
-            reduce = reduce_of(options)
+            reduce = reduce_of(opts)
 
             def play(output=output, tensors=tensors, reduce=reduce):
                 output.copy_(tensors[self.own].reshape(output.shape))
                 self.reduced(output, reduce)
             splits = [tensor.numel() for tensor in tensors]
             uneven = {} if len(set(splits)) == 1 else {"input_splits": splits}
-            _session.issue(self, "reduce_scatter", list(tensors), [output], play, reduce, **factor(options), **uneven)
+            _session.issue(self, "reduce_scatter", list(tensors), [output], play, reduce, **factor(opts), **uneven)
         return done(list(outputs))
 
     # Gathering.
 
-    def allgather(self, outputs, inputs, options=None):
+    def allgather(self, outputs, inputs, opts=None):
         for own, tensor in zip(outputs, inputs):
             def play(own=own, tensor=tensor):
                 for output in own:
@@ -207,7 +221,7 @@ class PlayedGroup(dist.ProcessGroup):
             _session.issue(self, "all_gather", [tensor], list(own), play, **uneven)
         return done([tensor for own in outputs for tensor in own])
 
-    def all_gather_single(self, output, tensor, options=None):
+    def all_gather_single(self, output, tensor, opts=None):
         def play():
             flat = output.view(-1) if output.is_contiguous() else None
             own = tensor.reshape(-1).clone()  # it may lie in the output
@@ -218,20 +232,20 @@ class PlayedGroup(dist.ProcessGroup):
 
     _allgather_base = all_gather_single
 
-    def all_gather_single_coalesced(self, outputs, inputs, options=None):
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         for output, tensor in zip(outputs, inputs):
             self.all_gather_single(output, tensor)
         return done(list(outputs))
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def allgather_coalesced(self, outputs, inputs, options=None):
+    def allgather_coalesced(self, outputs, inputs, opts=None):
         for own, tensor in zip(zip(*outputs), inputs):
             self.allgather([list(own)], [tensor])
         return done([tensor for own in outputs for tensor in own])
 
-    def gather(self, outputs, inputs, options=None):
-        root = options.rootRank if options is not None else 0
+    def gather(self, outputs, inputs, opts=None):
+        root = opts.rootRank if opts is not None else 0
         own = [tensor for each in outputs for tensor in each]
 
         def play():
@@ -241,18 +255,20 @@ class PlayedGroup(dist.ProcessGroup):
 
     # From one rank to others.
 
-    def broadcast(self, tensors, options=None):
-        return _session.issue(self, "broadcast", list(tensors), list(tensors), lambda: None, root=self.members()[options.rootRank])
+    def broadcast(self, tensors, opts=None):
+        root = opts.rootRank
+        return _session.issue(self, "broadcast", list(tensors), list(tensors), lambda: _session.from_tape(self, tensors, root == self.own),
+                              root=self.members()[root])
 
-    def scatter(self, outputs, inputs, options=None):
-        root = options.rootRank if options is not None else 0
+    def scatter(self, outputs, inputs, opts=None):
+        root = opts.rootRank if opts is not None else 0
 
         def play():
             for output, own in zip(outputs, inputs or []):
                 output.copy_(own[self.own])
         return _session.issue(self, "scatter", [tensor for own in inputs or [] for tensor in own], list(outputs), play, root=self.members()[root])
 
-    def all_to_all_single(self, output, tensor, output_splits, input_splits, options=None):
+    def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
         def play():
             count = min(output.numel(), tensor.numel())
             output.zero_()
@@ -265,7 +281,7 @@ class PlayedGroup(dist.ProcessGroup):
 
     alltoall_base = all_to_all_single
 
-    def alltoall(self, outputs, inputs, options=None):
+    def alltoall(self, outputs, inputs, opts=None):
         def play():
             for output, tensor in zip(outputs, inputs):
                 if output.shape == tensor.shape:
@@ -285,18 +301,18 @@ class PlayedGroup(dist.ProcessGroup):
     def recv_anysource(self, tensors, tag=0):
         return self.recv(tensors, self.own, tag)
 
-    def barrier(self, options=None):
+    def barrier(self, opts=None):
         return _session.issue(self, "barrier", [], [], lambda: None)
 
     def monitored_barrier(self, *_, **__):
         return self.barrier()
 
 
-def factor(options):
+def factor(opts):
     """{"factor": f} where what is summed is multiplied first."""
-    if options is None or reduce_of(options) != "premul_sum":
+    if opts is None or reduce_of(opts) != "premul_sum":
         return {}
-    value = scalar(options.reduceOp.factor)
+    value = scalar(opts.reduceOp.factor)
     number = fraction_of(*value) if value is not None else None
     return {"factor": str(number)} if number is not None else {}
 

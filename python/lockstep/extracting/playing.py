@@ -83,6 +83,10 @@ class Watch:
     def before_forward(self, module, arguments):
         if self.run is not None or not module.training:
             return
+        if type(module).__name__ == "DeepSpeedEngine":  # its optimizer has flat tensors in the place of parameters
+            self.handle.remove()
+            self.attach(module, None)
+            return
         optimizers = [optimizer for optimizer in (reference() for reference in self.optimizers) if optimizer is not None]
         own = {id(parameter) for parameter in module.parameters()}
         mine = [optimizer for optimizer in optimizers if any(id(tensor) in own for group in optimizer.param_groups for tensor in group["params"])]
@@ -93,9 +97,8 @@ class Watch:
 
     def attach(self, model, optimizer):
         settings = self.settings
-        engine = type(model).__name__ == "DeepSpeedEngine"
         with self.session.following.pause():
-            self.run = ProgramRun(self.session, settings["steps"], model, None if engine else optimizer, mesh=settings.get("mesh"),
+            self.run = ProgramRun(self.session, settings["steps"], model, optimizer, mesh=settings.get("mesh"),
                                   loss=settings.get("loss"), data_axes=settings.get("data_axes"))
             self.run.start()
         self.session.record = self.run.issued
@@ -109,6 +112,7 @@ def play(settings, rank):
     sites = CallSites()
     following = Following(sites.innermost)
     session = peers.Session(following, sites)
+    session.tape = settings.get("tape", {})
     early = []
     session.record = early.append
     peers.register(session)
@@ -140,7 +144,7 @@ def play(settings, rank):
         run.close(died=error is not None)
     if error is None and run.steps == 0:
         error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
-    return {"rank": rank, "error": error, "events": run.recorder.events}
+    return {"rank": rank, "error": error, "events": run.recorder.events, "sent": session.sent}
 
 
 def died(failure):

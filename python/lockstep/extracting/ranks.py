@@ -59,6 +59,11 @@ class Player:
             found = play(self.settings, rank)
             if rank == 0:
                 found["modules"] = [name for name, module in list(sys.modules.items()) if "site-packages" in (getattr(module, "__file__", None) or "")]
+            sent = found.pop("sent", None)
+            if sent and rank == 0:
+                import torch
+
+                torch.save(sent, self.path(rank, "tape"))
             with open(self.path(rank, "part"), "w", encoding="utf-8") as file:
                 json.dump(found, file)
             os.replace(self.path(rank, "part"), self.path(rank, "json"))
@@ -154,10 +159,16 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
                 report("played %d of %d ranks, %.0f s" % (number, len(ranks), time.time() - begin))
                 yield found
 
-        import torch  # noqa: F401 (before the first fork, once for all)
+        import torch  # before the first fork, once for all
+
+        from lockstep.extracting import shims
+
+        shims.install()
 
         for found in take([0]):
             preload(found.get("modules", ()))
+        if os.path.exists(player.path(0, "tape")):
+            settings["tape"] = torch.load(player.path(0, "tape"), weights_only=True)
         gc.freeze()
         first = [rank for rank in first_ranks(world) if rank != 0]
         chosen = [rank for rank in range(1, world)] if every else first
