@@ -2,9 +2,11 @@
 """What operations make of contents (contents.py). Three kinds are known: those that move elements, those that are linear with known factors, and
 those whose result is no gradient any more. Whatever else reads a gradient leaves what is not known, with the operation's name and place."""
 
+import contextlib
+
 import torch
 
-from lockstep.carrying import flat
+from lockstep.carrying import flat, memory_of
 from lockstep.extracting.contents import FOREIGN, Content, fraction_of
 
 # Each element of the result is an element of an argument: the same operation on the planes says which.
@@ -38,6 +40,15 @@ def scalar(value):
             digits = {torch.float32: 24, torch.bfloat16: 8, torch.float16: 11}.get(value.dtype, 53)
             return (first.item(), digits)
     return None
+
+
+def overlap(one, other):
+    """Whether two tensors share memory, and are not the same part of it."""
+    first, second = memory_of(one), memory_of(other)
+    if first is None or second is None or first[0]._cdata != second[0]._cdata:
+        return False
+    same = first[1:] == second[1:] and one.stride() == other.stride()
+    return not same and first[1] < second[2] and second[1] < first[2]
 
 
 class Rules:
@@ -90,7 +101,9 @@ class Rules:
             return self.each(function, name, arguments, keys)
         base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         if base in MOVES:
-            return self.moves(function, name, arguments, keys, outputs)
+            with contextlib.suppress(RuntimeError, IndexError, TypeError, ValueError):  # what the operation raises itself, or takes of no planes
+                return self.moves(function, name, arguments, keys, outputs)
+            return self.not_known(function, name, changed, own)
         linear = {"mul": self.times, "div": self.times, "true_divide": self.times, "neg": self.times, "add": self.plus, "sub": self.plus, "sum": self.total}.get(base)
         if linear is not None:
             found = linear(base, arguments, keys)
@@ -116,11 +129,12 @@ class Rules:
         """A view shows the memory that it lies in; anything else that it wrote is not known. The norm of a gradient is no gradient."""
         reason = self.reason(function._schema.name)
         storages = {tensor.untyped_storage()._cdata for tensor in own}
+        bits = any(not tensor.dtype.is_floating_point for tensor in own)  # a gradient read as whole numbers
 
         def after(result):
             written = [(tensor, self.memory.unknown(tensor, reason)) for tensor in changed]
             for tensor in flat([result]):
-                if any(tensor is one for one in changed) or not tensor.dtype.is_floating_point:
+                if any(tensor is one for one in changed) or not (tensor.dtype.is_floating_point or bits):
                     continue
                 if tensor.untyped_storage()._cdata not in storages:  # else a view
                     written.append((tensor, self.memory.unknown(tensor, reason)))
@@ -135,6 +149,9 @@ class Rules:
         found = []
         for target, source in pairs:
             content = self.memory.of(source) if isinstance(source, torch.Tensor) else None
+            if content is not None and overlap(target, source):  # what comes of it, torch does not say
+                found.append((target, self.memory.unknown(target, self.reason("a copy within overlapping memory"))))
+                continue
             found.append((target, content.map(lambda plane, target=target: plane.expand(target.shape).clone()) if content is not None else None))
         return lambda result: found
 
@@ -146,7 +163,7 @@ class Rules:
 
     def moves(self, function, name, arguments, keys, outputs):
         """Runs it on the planes of what it reads."""
-        tensors = [tensor for tensor in flat(arguments) if tensor.dtype.is_floating_point]
+        tensors = [tensor for tensor in flat(arguments) if tensor.dtype.is_floating_point or self.memory.holds(tensor)]
         contents = {id(tensor): self.memory.of(tensor) for tensor in tensors}
         depth = max(len(content.terms) for content in contents.values() if content is not None)
         options = {key: value for key, value in keys.items() if key not in ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "out")}
