@@ -29,6 +29,11 @@ class Mesh:
             place //= size
         return found[::-1]
 
+    def away(self, rank, other):
+        """How far another rank stands from this one along each axis along which it does: {"pp": 1}."""
+        pairs = zip(self.axes, self.coordinates(rank), self.coordinates(other))
+        return {axis: there - here for axis, here, there in pairs if here != there}
+
     def group(self, members):
         """{"axes": …} where the members are all ranks that agree in the other axes, in the mesh's order; else the list."""
         key = tuple(members)
@@ -50,8 +55,8 @@ class Mesh:
         return {"axes": [self.axes[axis] for axis in axes]}
 
 
-def normal(events, mesh):
-    """The events without what tells nothing, groups by axes, and apart from them the pieces of its results, in their order."""
+def normal(rank, events, mesh):
+    """The events without what tells nothing, groups by axes, ranks by where they stand from this one, and apart from them the pieces of its results, in their order."""
     found, pieces = [], []
     for event in events:
         kind = event["event"]
@@ -59,6 +64,10 @@ def normal(events, mesh):
             continue
         event = {key: value for key, value in event.items() if key not in LEFT_OUT.get(kind, ())}
         if kind == "collective":
+            if "root" in event:
+                event["root"] = {"position": event["group"].index(event["root"])}
+            if "peer" in event:
+                event["peer"] = mesh.away(rank, event["peer"])
             event["group"] = mesh.group(event["group"])
         if kind == "result":
             pieces.append(event.pop("piece"))
@@ -82,7 +91,7 @@ class Merged:
             if common[key] != self.common[key]:
                 raise Different("ranks %d and %d have different %s: %s and %s" % (self.first, rank, {"data_axes": "data axes"}.get(key, key),
                                                                                  json.dumps(self.common[key]), json.dumps(common[key])))
-        own, pieces = normal(events, self.mesh)
+        own, pieces = normal(rank, events, self.mesh)
         text = json.dumps(own, sort_keys=True)
         self.programs.setdefault(text, (own, {}))[1][rank] = pieces
 

@@ -13,12 +13,13 @@ import weakref
 
 import torch
 import torch.distributed as dist
+from torch.distributed import device_mesh
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from lockstep.collectives import CallSites
 from lockstep.errors import CaptureError
-from lockstep.extracting import peers
+from lockstep.extracting import cuda, peers, shims
 from lockstep.extracting.following import Following
 from lockstep.extracting.program import ProgramRun, Stopped
 from lockstep.optimizers import Replaced
@@ -33,11 +34,59 @@ def environment(rank, world, local_world):
             "TORCHELASTIC_RUN_ID": "lockstep", "OMP_NUM_THREADS": "1", "TORCH_COMPILE_DISABLE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
+class Missing(BaseException):
+    """Of a key that this rank waits for, and nobody has set."""
+
+
+class Store(dist.Store):
+    """What all ranks share by keys: what those that were played before have set (`stored`), and this rank."""
+
+    def __init__(self, stored):
+        super().__init__()
+        self.own, self.all = {}, {key: bytes.fromhex(value) for key, value in stored.items()}
+
+    def set(self, key, value):
+        value = value if isinstance(value, bytes) else str(value).encode()
+        self.all[key] = value
+        self.own[key] = value.hex()
+
+    def get(self, key):
+        if key not in self.all:
+            raise Missing(key)
+        return self.all[key]
+
+    def add(self, key, number):
+        value = int(self.all.get(key, b"0")) + number
+        self.all[key] = str(value).encode()
+        return value
+
+    def compare_set(self, key, expected, desired):
+        if key not in self.all or self.all[key] == expected.encode():
+            self.set(key, desired)
+        return self.all[key]
+
+    def check(self, keys):
+        return all(key in self.all for key in keys)
+
+    def wait(self, keys, timeout=None):
+        for key in keys:
+            self.get(key)
+
+    def delete_key(self, key):
+        return self.all.pop(key, None) is not None
+
+    def num_keys(self):
+        return len(self.all)
+
+    def set_timeout(self, timeout):
+        pass
+
+
 class Stand:
     """torch.distributed as the script finds it: whatever backend it asks for, it gets the played one."""
 
-    def __init__(self, rank, world):
-        self.rank, self.world = rank, world
+    def __init__(self, rank, world, store):
+        self.rank, self.world, self.store = rank, world, store
         self.undo = []
 
     def install(self):
@@ -45,12 +94,18 @@ class Stand:
         for owner in (dist, c10d):
             self.undo.append(Replaced(owner, "init_process_group", self.around_init))
             self.undo.append(Replaced(owner, "new_group", self.around_new_group))
+        self.undo.append(Replaced(device_mesh.DeviceMesh, "__init__", self.around_mesh))
 
     def around_init(self, original):
         def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None,
                                device_id=None, **_):
-            return original(peers.NAME, rank=self.rank, world_size=self.world, store=dist.HashStore())
+            return original(peers.NAME, rank=self.rank, world_size=self.world, store=self.store)
         return init_process_group
+
+    def around_mesh(self, original):
+        def init(mesh, device_type, *arguments, **keys):
+            original(mesh, "cpu" if device_type == "cuda" and not torch.cuda.is_available() else device_type, *arguments, **keys)
+        return init
 
     def around_new_group(self, original):
         def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None, **_):
@@ -76,6 +131,7 @@ class Watch:
 
         self.undo = [Replaced(torch.optim.Optimizer, "__init__", around_optimizer)]
         self.handle = register_module_forward_pre_hook(self.before_forward)
+        shims.watched_by(self.made)
         following = self.session.following
         register_optimizer_step_pre_hook(lambda *_: setattr(following, "stepping", True))
         register_optimizer_step_post_hook(lambda *_: setattr(following, "stepping", False))
@@ -94,6 +150,12 @@ class Watch:
             return
         self.handle.remove()
         self.attach(module, mine if len(mine) > 1 else mine[0])
+
+    def made(self, model, optimizer):
+        """By a framework that says so."""
+        self.handle.remove()
+        if self.run is None:
+            self.attach(model if len(model) > 1 else model[0], optimizer)
 
     def attach(self, model, optimizer):
         settings = self.settings
@@ -116,11 +178,13 @@ def play(settings, rank):
     early = []
     session.record = early.append
     peers.register(session)
-    Stand(rank, settings["world"]).install()
+    store = Store(settings.get("stored", {}))
+    Stand(rank, settings["world"], store).install()
     watch = Watch(session, settings)
     watch.install()
     error = None
     sys.argv = [settings["script"]] + list(settings["arguments"])
+    cuda.install()
     with following:
         try:
             if settings.get("module"):
@@ -130,6 +194,8 @@ def play(settings, rank):
                 runpy.run_path(settings["script"], run_name="__main__")
         except Stopped:
             pass
+        except Missing as missing:
+            error = {"kind": "waits", "said": "it waits for %s in the store, which no rank has set" % missing, "frames": []}
         except CaptureError as failure:
             error = {"kind": "not known", "said": str(failure), "frames": []}
         except SystemExit as end:
@@ -138,13 +204,15 @@ def play(settings, rank):
         except BaseException as failure:
             error = died(failure)
     run = watch.run
+    if error is not None and error["kind"] == "waits":
+        return {"rank": rank, "error": error, "stored": store.own}
     if run is None:
         return {"rank": rank, "error": error or {"kind": "nothing", "said": "no model was called whose parameters an optimizer has", "frames": []}}
     with following.pause(), contextlib.suppress(Stopped):
         run.close(died=error is not None)
     if error is None and run.steps == 0:
         error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
-    return {"rank": rank, "error": error, "events": run.recorder.events, "sent": session.sent}
+    return {"rank": rank, "error": error, "events": run.recorder.events, "sent": session.sent, "stored": store.own}
 
 
 def died(failure):

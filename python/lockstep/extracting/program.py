@@ -38,15 +38,16 @@ class Program:
         self.closed = True
 
 
-def joined(pieces):
+def joined(parameter, pieces):
     """What a backward yields, as (region of the parameter, its elements): pieces that follow each other in it and in memory are one."""
     found = []
-    for _, flat, places in pieces:
+    for number, flat, places in pieces:
         if flat.numel() == 0:
             continue
         if not hasattr(places, "head"):  # elements that do not follow each other
-            raise CaptureError("an extraction does not know yet what a backward yields for a part of a parameter's columns in this framework")
-        if found:
+            found.append(({"box": [list(part) for part in parameter.pieces[number].box]}, flat))
+            continue
+        if found and "range" in found[-1][0]:
             region, before = found[-1]
             if (region["range"][1] == places.first and before.untyped_storage()._cdata == flat.untyped_storage()._cdata and before.is_contiguous()
                     and flat.is_contiguous() and before.storage_offset() + before.numel() == flat.storage_offset()):
@@ -99,9 +100,12 @@ class ProgramRun(Run):
 
     def contribution(self, parameter, gradient):
         """Regions of the parameter, and their elements: one, where the adapter takes gradients as torch yields them."""
+        if getattr(self.adapter, "fused", False):
+            raise CaptureError("with gradient_accumulation_fusion a kernel adds gradients within backward, which an extraction does not follow yet:"
+                               " turn it off")
         if type(self.adapter).contribution is not Plain.contribution or not isinstance(parameter.held, torch.Tensor) or self.is_cut(parameter):
             pieces, partial = self.adapter.contribution(parameter, gradient)
-            return joined(pieces), partial
+            return joined(parameter, pieces), partial
         box, partial = held_by(gradient)
         if box is None:
             return [], []

@@ -39,7 +39,8 @@ class Player:
 
     def __init__(self, settings, folder, jobs, limit, report):
         self.settings, self.folder, self.jobs, self.limit, self.report = settings, folder, jobs, limit, report
-        self.running = {}  # by process: rank and when it began
+        self.running = {}  # by process: rank
+        self.stored = settings["stored"] = {}  # by key, what ranks have set in the store
 
     def path(self, rank, kind):
         return os.path.join(self.folder, "rank-%05d.%s" % (rank, kind))
@@ -90,7 +91,20 @@ class Player:
         self.running = {}
 
     def play(self, ranks):
-        """What each leaves, in the order in which they end. Raises Failed with the first that has no program."""
+        """What each leaves, in the order in which they end. Those that wait for what others set in the store are played again when these have.
+        Raises Failed with the first that has no program."""
+        while ranks:
+            known, again = len(self.stored), []
+            for found in self.play_once(ranks):
+                if found["error"]:
+                    again.append(found)
+                else:
+                    yield found
+            if again and len(self.stored) == known:
+                raise Failed(self.failure(again[0]["rank"], again[0]["error"]))
+            ranks = sorted(found["rank"] for found in again)
+
+    def play_once(self, ranks):
         waiting = list(ranks)[::-1]
         try:
             while waiting or self.running:
@@ -114,7 +128,8 @@ class Player:
         except OSError:
             raise Failed(self.without(rank, status)) from None
         os.remove(self.path(rank, "json"))
-        if found["error"]:
+        self.stored.update(found.get("stored", {}))
+        if found["error"] and found["error"]["kind"] != "waits":
             raise Failed(self.failure(rank, found["error"]))
         return found
 
@@ -161,18 +176,22 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
 
         import torch  # before the first fork, once for all
 
-        from lockstep.extracting import shims
+        from lockstep.extracting import megatron, shims
 
+        megatron.install()
         shims.install()
 
-        for found in take([0]):
-            preload(found.get("modules", ()))
+        # The first one alone: what it has imported, and has sent to all, the others find there.
+        found, = player.play_once([0])
+        preload(found.get("modules", ()))
+        waits = [0] if found["error"] else []
+        if not waits:
+            merged.add(0, found["events"])
         if os.path.exists(player.path(0, "tape")):
             settings["tape"] = torch.load(player.path(0, "tape"), weights_only=True)
         gc.freeze()
         first = [rank for rank in first_ranks(world) if rank != 0]
-        chosen = [rank for rank in range(1, world)] if every else first
-        for _ in take(chosen):
+        for _ in take(waits + (list(range(1, world)) if every else first)):
             pass
         if not every and not merged.one() and len(first) + 1 < world:
             if world > MOST:

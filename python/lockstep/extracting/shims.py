@@ -47,6 +47,20 @@ class Finder(importlib.abc.MetaPathFinder):
         return found
 
 
+_watch = None
+
+
+def watched_by(found):
+    """`found(model, optimizer)` is called when a framework has made what is to be captured."""
+    global _watch
+    _watch = found
+
+
+def found(model, optimizer):
+    if _watch is not None:
+        _watch(model, optimizer)
+
+
 def install():
     """For modules that were not imported yet, and those that were."""
     for name, shims in SHIMS.items():
