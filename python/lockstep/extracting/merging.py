@@ -81,8 +81,10 @@ class Merged:
     def __init__(self):
         self.common, self.first = None, None
         self.programs = {}  # by text: events, and by rank the pieces of its results
+        self.drawn = {}  # by rank: what its first draw has done, until there is the second
+        self.depends = {}  # by rank: where its second draw does something else
 
-    def add(self, rank, events):
+    def add(self, rank, events, draw=0):
         run = next(event for event in events if event["event"] == "run")
         common = {key: run[key] for key in COMMON}
         if self.common is None:
@@ -92,8 +94,35 @@ class Merged:
                 raise Different("ranks %d and %d have different %s: %s and %s" % (self.first, rank, {"data_axes": "data axes"}.get(key, key),
                                                                                  json.dumps(self.common[key]), json.dumps(common[key])))
         own, pieces = normal(rank, events, self.mesh)
+        self.compare(rank, own, draw)
+        if draw:
+            return
+        self.forget(rank)
         text = json.dumps(own, sort_keys=True)
         self.programs.setdefault(text, (own, {}))[1][rank] = pieces
+
+    def compare(self, rank, own, draw):
+        """Both draws of a rank must do the same."""
+        other = self.drawn.pop(rank, None)
+        if other is None or other[0] == draw:
+            self.drawn[rank] = draw, own
+            self.depends.pop(rank, None)
+            return
+        pairs = zip(own, other[1])
+        different = next((one for one, two in pairs if one != two), None if len(own) == len(other[1]) else max(own, other[1], key=len)[-1])
+        if different is not None:
+            where = different.get("call") or "%s %d of optimizer step %s" % (
+                {"collective": "a collective without a place", "result": "the result of parameter"}.get(different["event"], different["event"]),
+                different.get("parameter", 0), different.get("step"))
+            self.depends[rank] = "what rank %d does depends on the values of gradients, not only on where they go: with other values it differs at %s" % (
+                rank, where)
+
+    def forget(self, rank):
+        """It is played again."""
+        for text in [text for text, (_, ranks) in self.programs.items() if rank in ranks]:
+            self.programs[text][1].pop(rank)
+            if not self.programs[text][1]:
+                self.programs.pop(text)
 
     def one(self):
         """Whether all that were added have done the same, with the same pieces."""
@@ -112,6 +141,7 @@ class Merged:
                     number += 1
                     event = {"event": "result", "piece": pieces[0], **event} if len(set(pieces)) == 1 else {"event": "result", "pieces": pieces, **event}
                 events.append(event)
+            events += [{"event": "gap", "step": None, "why": self.depends[rank]} for rank in played if rank in self.depends][:1]
             result.append({"ranks": intervals(every), "played": intervals(played), "events": events})
         return sorted(result, key=lambda program: program["ranks"][0])
 

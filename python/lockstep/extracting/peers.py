@@ -5,6 +5,8 @@ A collective ends at once. Where what this rank puts in holds gradients, what co
 is found out. Anything else, as parameters, activations, sizes and objects, comes out as if every other rank had put in what this one has.
 """
 
+import hashlib
+
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future
@@ -27,12 +29,14 @@ def done(result):
 class Session:
     """What the groups of this process tell their collectives to: `following` (following.Following) and `record`, a function of an event."""
 
-    def __init__(self, following, sites):
-        self.following, self.sites = following, sites
+    def __init__(self, following, sites, draw=0):
+        self.following, self.sites, self.draw = following, sites, draw
         self.record = lambda event: None
-        self.noise = torch.Generator().manual_seed(0x10C457E9)
+        self.noise = torch.Generator().manual_seed(0x10C457E9 + draw)
         self.tape = {}  # what ranks that were played before have sent to all: by the group's members and the number of the broadcast in it
         self.sent, self.broadcasts = {}, {}  # the same of this rank, and how many a group has had
+        self.carrying = set()  # calls into which others put gradients, as ranks that were played before have found
+        self.carries, self.silent, self.calls = set(), set(), {}  # calls of this rank, with gradients in them and without
 
     def issue(self, group, op, inputs, outputs, play, reduce=None, **more):
         """A collective: `inputs` are the tensors that this rank puts in, in their order, and `outputs` those that it gets. `play` writes the outputs
@@ -41,14 +45,18 @@ class Session:
         following, memory = self.following, self.following.memory
         with following.pause(), torch.no_grad():
             contents = [memory.of(tensor) if tensor.is_floating_point() else None for tensor in inputs]
-            carries = any(content is not None for content in contents)
-            event = {"op": op, "group": group.members(), "elements": sum(tensor.numel() for tensor in inputs),
+            call = self.call(group, op, more.get("peer"))
+            carries = any(content is not None for content in contents) or call in self.carrying
+            if any(tensor.is_floating_point() for tensor in inputs + outputs):
+                (self.carries if carries else self.silent).add(call)
+            event = {"op": op, "group": group.members(), "elements": sum(tensor.numel() for tensor in (inputs or outputs)),
                      "dtype": str((inputs or outputs)[0].dtype).replace("torch.", "") if inputs or outputs else None, "reduce": reduce, **more}
             if carries:
-                event["input"] = self.written(inputs, contents, op)
+                event["input"] = self.written(inputs, contents)
             play()
             if carries:
-                event["output"] = self.leave(outputs)
+                left = self.leave(outputs)
+                event.update({"output": left} if left else {})
             else:
                 for tensor in outputs:
                     if memory.holds(tensor):
@@ -68,14 +76,26 @@ class Session:
             if tensor.shape == value.shape:
                 tensor.copy_(value)
 
-    def written(self, tensors, contents, op):
+    def call(self, group, op, peer):
+        """The same for all ranks that meet in it: the members and how many calls they had before; of a send and its receive, the two and how many
+        such there were."""
+        members = group.members()
+        if op in ("send", "recv"):
+            own = members[group.own]
+            key = "%d>%d" % ((own, peer) if op == "send" else (peer, own))
+        else:
+            key = ",".join(map(str, members))
+        self.calls[key] = self.calls.get(key, -1) + 1
+        return "%s#%d" % (hashlib.sha1(key.encode()).hexdigest()[:16], self.calls[key])
+
+    def written(self, tensors, contents):
         """The contents of the tensors one after another, each held against the numbers that are there."""
         result, first = [], 0
         for tensor, content in zip(tensors, contents):
             if content is not None:
                 result += [[first + begin] + rest for begin, *rest in self.checked(tensor, content)]
-            elif bool((tensor == 0).all()):
-                result.append([first, tensor.numel(), []])
+            elif tensor.is_floating_point() and tensor.numel():
+                result += [[first + begin] + rest for begin, *rest in self.checked(tensor, self.following.rules.content(tensor))]
             first += tensor.numel()
         return result
 

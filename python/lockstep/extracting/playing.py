@@ -166,15 +166,15 @@ class Watch:
         self.session.record = self.run.issued
 
 
-def play(settings, rank):
-    """The events of this rank and what else the parent asks for, as a dictionary. `settings`: world, local_world, script, module, arguments,
+def play(settings, rank, draw=0):
+    """The events of this rank and what else the parent asks for, as a dictionary. `draw` chooses the noise. `settings`: world, local_world, script, module, arguments,
     steps, mesh, loss, data_axes."""
     os.environ.update(environment(rank, settings["world"], settings["local_world"]))
     torch.set_num_threads(1)
     sites = CallSites()
     following = Following(sites.innermost)
-    session = peers.Session(following, sites)
-    session.tape = settings.get("tape", {})
+    session = peers.Session(following, sites, draw)
+    session.tape, session.carrying = settings.get("tape", {}), settings.get("carrying", set())
     early = []
     session.record = early.append
     peers.register(session)
@@ -212,7 +212,8 @@ def play(settings, rank):
         run.close(died=error is not None)
     if error is None and run.steps == 0:
         error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
-    return {"rank": rank, "error": error, "events": run.recorder.events, "sent": session.sent, "stored": store.own}
+    return {"rank": rank, "error": error, "events": run.recorder.events, "sent": session.sent, "stored": store.own, "carries": sorted(session.carries),
+            "silent": sorted(session.silent)}
 
 
 def died(failure):

@@ -64,7 +64,7 @@ class ProgramRun(Run):
     def __init__(self, session, most, model, optimizer, **options):
         super().__init__(model, optimizer, out="-", collectives=False, report=False, **options)
         self.session, self.following, self.most = session, session.following, most
-        self.noise = torch.Generator().manual_seed(1 + self.rank)
+        self.noise = torch.Generator().manual_seed((session.draw << 32) + self.rank)
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
     def make_recorder(self):

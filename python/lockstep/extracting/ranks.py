@@ -19,6 +19,7 @@ from lockstep.extracting.merging import Different, Merged
 EVERY = 64  # so many ranks are all played
 MOST = 4096  # so many are all played where they do different things
 SAMPLE = 6
+DRAWS = (0, 1)  # each rank is played with two draws of the noise: what differs between them depends on values
 
 
 class Failed(Exception):
@@ -41,33 +42,35 @@ class Player:
         self.settings, self.folder, self.jobs, self.limit, self.report = settings, folder, jobs, limit, report
         self.running = {}  # by process: rank
         self.stored = settings["stored"] = {}  # by key, what ranks have set in the store
+        self.carrying = settings["carrying"] = set()  # calls into which a rank puts gradients
+        self.silent = {}  # by rank: calls into which it puts none
 
-    def path(self, rank, kind):
-        return os.path.join(self.folder, "rank-%05d.%s" % (rank, kind))
+    def path(self, rank, kind, draw=0):
+        return os.path.join(self.folder, "rank-%05d.%d.%s" % (rank, draw, kind))
 
-    def child(self, rank):
+    def child(self, rank, draw):
         """Is a rank; never returns."""
         status = 1
         try:
-            output = os.open(self.path(rank, "output"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            output = os.open(self.path(rank, "output", draw), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            waits = open(self.path(rank, "waits"), "w", encoding="utf-8")
+            waits = open(self.path(rank, "waits", draw), "w", encoding="utf-8")
             faulthandler.dump_traceback_later(self.limit, exit=True, file=waits)
             from lockstep.extracting.playing import play
 
-            found = play(self.settings, rank)
+            found = play(self.settings, rank, draw)
             if rank == 0:
                 found["modules"] = [name for name, module in list(sys.modules.items()) if "site-packages" in (getattr(module, "__file__", None) or "")]
             sent = found.pop("sent", None)
-            if sent and rank == 0:
+            if sent and rank == 0 and draw == 0:
                 import torch
 
                 torch.save(sent, self.path(rank, "tape"))
-            with open(self.path(rank, "part"), "w", encoding="utf-8") as file:
+            with open(self.path(rank, "part", draw), "w", encoding="utf-8") as file:
                 json.dump(found, file)
-            os.replace(self.path(rank, "part"), self.path(rank, "json"))
+            os.replace(self.path(rank, "part", draw), self.path(rank, "json", draw))
             status = 0
         finally:
             with contextlib.suppress(Exception):
@@ -75,13 +78,13 @@ class Player:
                 sys.stderr.flush()
             os._exit(status)
 
-    def start(self, rank):
+    def start(self, rank, draw):
         sys.stdout.flush()
         sys.stderr.flush()
         process = os.fork()
         if process == 0:
-            self.child(rank)
-        self.running[process] = rank
+            self.child(rank, draw)
+        self.running[process] = rank, draw
 
     def end(self):
         for process in self.running:
@@ -102,47 +105,53 @@ class Player:
                     yield found
             if again and len(self.stored) == known:
                 raise Failed(self.failure(again[0]["rank"], again[0]["error"]))
-            ranks = sorted(found["rank"] for found in again)
+            ranks = sorted({found["rank"] for found in again})
+
+    def deaf(self):
+        """Ranks that put nothing into a call into which others put gradients: what they get of it is none, as far as they know."""
+        return sorted(rank for rank, calls in self.silent.items() if calls & self.carrying)
 
     def play_once(self, ranks):
-        waiting = list(ranks)[::-1]
+        waiting = [(rank, draw) for rank in ranks for draw in DRAWS][::-1]
         try:
             while waiting or self.running:
                 while waiting and len(self.running) < self.jobs:
-                    self.start(waiting.pop())
+                    self.start(*waiting.pop())
                 process, status = os.wait()
                 if process in self.running:
-                    yield self.found(self.running.pop(process), status)
+                    yield self.found(*self.running.pop(process), status)
         finally:
             self.end()
 
-    def output(self, rank):
-        with contextlib.suppress(OSError), open(self.path(rank, "output"), encoding="utf-8", errors="replace") as file:
+    def output(self, rank, draw):
+        with contextlib.suppress(OSError), open(self.path(rank, "output", draw), encoding="utf-8", errors="replace") as file:
             return [line.rstrip() for line in file.read().splitlines() if line.strip()][-8:]
         return []
 
-    def found(self, rank, status):
+    def found(self, rank, draw, status):
         try:
-            with open(self.path(rank, "json"), encoding="utf-8") as file:
-                found = json.load(file)
+            with open(self.path(rank, "json", draw), encoding="utf-8") as file:
+                found = dict(json.load(file), draw=draw)
         except OSError:
-            raise Failed(self.without(rank, status)) from None
-        os.remove(self.path(rank, "json"))
+            raise Failed(self.without(rank, draw, status)) from None
+        os.remove(self.path(rank, "json", draw))
         self.stored.update(found.get("stored", {}))
+        self.carrying.update(found.get("carries", ()))
+        self.silent[rank] = set(found.get("silent", ()))
         if found["error"] and found["error"]["kind"] != "waits":
             raise Failed(self.failure(rank, found["error"]))
         return found
 
-    def without(self, rank, status):
-        with contextlib.suppress(OSError), open(self.path(rank, "waits"), encoding="utf-8") as file:
+    def without(self, rank, draw, status):
+        with contextlib.suppress(OSError), open(self.path(rank, "waits", draw), encoding="utf-8") as file:
             frames = [line.strip() for line in file if line.startswith("  File")]
             if frames:
                 return "rank %d did not end within %d s; it was at\n%s" % (rank, self.limit, "\n".join("  " + line for line in frames[:6]))
         how = "by signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else "with exit status %d" % os.WEXITSTATUS(status)
-        return "rank %d ended %s%s" % (rank, how, self.last_lines(rank))
+        return "rank %d ended %s%s" % (rank, how, self.last_lines(rank, draw))
 
-    def last_lines(self, rank):
-        lines = self.output(rank)
+    def last_lines(self, rank, draw):
+        lines = self.output(rank, draw)
         return "; the last lines that it wrote are\n" + "\n".join("  " + line for line in lines) if lines else ""
 
     def failure(self, rank, error):
@@ -170,8 +179,8 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     try:
         def take(ranks):
             for number, found in enumerate(player.play(ranks), 1):
-                merged.add(found["rank"], found["events"])
-                report("played %d of %d ranks, %.0f s" % (number, len(ranks), time.time() - begin))
+                merged.add(found["rank"], found["events"], found["draw"])
+                report("played %d of %d ranks, %.0f s" % (number // len(DRAWS), len(ranks), time.time() - begin))
                 yield found
 
         import torch  # before the first fork, once for all
@@ -182,11 +191,13 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
         shims.install()
 
         # The first one alone: what it has imported, and has sent to all, the others find there.
-        found, = player.play_once([0])
-        preload(found.get("modules", ()))
-        waits = [0] if found["error"] else []
-        if not waits:
-            merged.add(0, found["events"])
+        waits = []
+        for found in player.play_once([0]):
+            preload(found.get("modules", ()))
+            if found["error"]:
+                waits = [0]
+            else:
+                merged.add(0, found["events"], found["draw"])
         if os.path.exists(player.path(0, "tape")):
             settings["tape"] = torch.load(player.path(0, "tape"), weights_only=True)
         gc.freeze()
@@ -199,6 +210,9 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
                              % (len(first) + 1, max(2, len(merged.programs)), world))
             known = {0, *first}
             for _ in take([rank for rank in range(world) if rank not in known]):
+                pass
+        while player.deaf():
+            for _ in take(player.deaf()):
                 pass
     except Different as different:
         raise Failed(str(different)) from None
