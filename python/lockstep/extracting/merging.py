@@ -29,6 +29,13 @@ class Mesh:
             place //= size
         return found[::-1]
 
+    def number(self, rank, axes):
+        """The place of a rank among the coordinates of some axes, the last fastest."""
+        found, own = 0, self.coordinates(rank)
+        for axis in axes:
+            found = found * self.sizes[axis] + own[axis]
+        return found
+
     def away(self, rank, other):
         """How far another rank stands from this one along each axis along which it does: {"pp": 1}."""
         pairs = zip(self.axes, self.coordinates(rank), self.coordinates(other))
@@ -125,8 +132,25 @@ class Merged:
                 self.programs.pop(text)
 
     def one(self):
-        """Whether all that were added have done the same, with the same pieces."""
-        return len(self.programs) == 1 and all(len(set(map(tuple, ranks.values()))) == 1 for _, ranks in self.programs.values())
+        """Whether all that were played have done the same, so that it can be said what each other rank has: pieces by its coordinates."""
+        if len(self.programs) != 1:
+            return False
+        (_, ranks), = self.programs.values()
+        return all(self.rule(ranks, number) is not None for number in range(len(next(iter(ranks.values())))))
+
+    def rule(self, ranks, number):
+        """The axes along whose coordinates the pieces of a result are numbered; None where there is no such set of axes, or more than one."""
+        pieces = {rank: own[number] for rank, own in ranks.items()}
+        axes = range(len(self.mesh.axes))
+        fitting = [chosen for count in range(len(axes) + 1) for chosen in itertools.combinations(axes, count)
+                   if all(self.mesh.number(rank, chosen) == piece for rank, piece in pieces.items())]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def pieces(self, ranks, number, every):
+        """By rank of `every`, the piece of a result."""
+        missing = [rank for rank in every if rank not in ranks]
+        rule = self.rule(ranks, number) if missing else None
+        return [ranks[rank][number] if rank in ranks else self.mesh.number(rank, rule) for rank in every]
 
     def written(self, world):
         """The value of "programs". Ranks that were not played have the program of those that were, which must be one()."""
@@ -137,7 +161,7 @@ class Merged:
             events, number = [], 0
             for event in own:
                 if event["event"] == "result":
-                    pieces = [ranks.get(rank, ranks[played[0]])[number] for rank in every]
+                    pieces = self.pieces(ranks, number, every)
                     number += 1
                     event = {"event": "result", "piece": pieces[0], **event} if len(set(pieces)) == 1 else {"event": "result", "pieces": pieces, **event}
                 events.append(event)
