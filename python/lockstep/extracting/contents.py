@@ -88,6 +88,7 @@ class Memory:
         self.storages = {}  # by address: a weak reference that keeps the address, the size of an element in bytes, and a Content of all of it
         self.factors, self.reasons = Table(), Table(2)
         self.factors.number(None)  # 0: no term
+        self.roundoff = 0.0  # the largest error of one rounding, of all types that anything of ours was in
         self.first, self.values = [0], []  # of sources: the number of the first element, and their values here
 
     # Sources.
@@ -170,6 +171,8 @@ class Memory:
                     more[0][:before], more[1][:before] = numbers, factors
                     planes.terms.append(more)
             found = self.storages[storage._cdata] = (StorageWeakRef(storage), size, planes)
+        if content is not None and tensor.is_floating_point():
+            self.roundoff = max(self.roundoff, torch.finfo(tensor.dtype).eps)
         planes = found[2]
         place = tensor.elem if hasattr(tensor, "elem") and type(tensor).__name__ == "AsyncCollectiveTensor" else tensor
         shape, stride, offset = place.shape, place.stride(), place.storage_offset()

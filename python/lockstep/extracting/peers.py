@@ -16,6 +16,8 @@ from lockstep.extracting.contents import fraction_of
 from lockstep.extracting.rules import scalar
 
 NAME = "lockstep"
+FEW = 16  # elements
+WHOLE = {"sum": lambda values: values.sum(0), "max": lambda values: values.amax(0), "min": lambda values: values.amin(0)}
 MOST_TAPED = 1 << 16  # elements of a tensor
 _session = None  # the Session of this process
 
@@ -36,6 +38,7 @@ class Session:
         self.tape = {}  # what ranks that were played before have sent to all: by the group's members and the number of the broadcast in it
         self.sent, self.broadcasts = {}, {}  # the same of this rank, and how many a group has had
         self.carrying = set()  # calls into which others put gradients, as ranks that were played before have found
+        self.rank, self.told, self.numbers = 0, {}, {}  # whole numbers that all ranks have put into calls; those of this rank
         self.carries, self.silent, self.calls = set(), set(), {}  # calls of this rank, with gradients in them and without
 
     def issue(self, group, op, inputs, outputs, play, reduce=None, **more):
@@ -53,14 +56,18 @@ class Session:
                      "dtype": str((inputs or outputs)[0].dtype).replace("torch.", "") if inputs or outputs else None, "reduce": reduce, **more}
             if carries:
                 event["input"] = self.written(inputs, contents)
-            play()
             if carries:
+                play()
                 left = self.leave(outputs)
                 event.update({"output": left} if left else {})
             else:
                 for tensor in outputs:
                     if memory.holds(tensor):
                         memory.put(tensor, None)
+                if inputs and sum(tensor.numel() for tensor in inputs) <= FEW and op in ("all_reduce", "all_gather", "reduce_scatter"):
+                    self.few(call, event["group"], inputs, outputs, play, reduce)
+                else:
+                    play()
             event["call"] = self.sites.innermost()
         self.record(event)
         return done(outputs)
@@ -75,6 +82,36 @@ class Session:
         for tensor, value in zip(tensors, self.tape.get(key, ())):
             if tensor.shape == value.shape:
                 tensor.copy_(value)
+
+    def few(self, call, members, inputs, outputs, play, reduce):
+        """A few numbers, which may be counts that gradients are divided by. Whole ones are told to the parent, who says what the others have where
+        that is something else; of others it is only known that they are not known."""
+        memory = self.following.memory
+        if any(tensor.is_floating_point() for tensor in inputs):
+            play()
+            reason = "what other ranks have put in at %s" % (self.sites.innermost() or "an unknown place")
+            for tensor in outputs:
+                memory.put(tensor, memory.unknown(tensor, reason))
+            return
+        own = [tensor.reshape(-1).tolist() for tensor in inputs]
+        self.numbers[call] = (members, own, reduce)
+        everybody = self.told.get(call)
+        if everybody is None or everybody[members.index(self.rank)] != own:
+            play()
+            return
+        if reduce in WHOLE and len(inputs) == len(outputs) and all(one.numel() == other.numel() for one, other in zip(inputs, outputs)):
+            for place, tensor in enumerate(outputs):
+                values = torch.tensor([one[place] for one in everybody], dtype=torch.int64)
+                tensor.copy_(WHOLE[reduce](values).to(tensor.dtype).reshape(tensor.shape))
+        elif reduce is None and len(inputs) == 1:
+            values = [torch.tensor(one[0], dtype=inputs[0].dtype) for one in everybody]
+            if len(outputs) == len(values):
+                for tensor, value in zip(outputs, values):
+                    tensor.copy_(value.reshape(tensor.shape))
+            else:
+                outputs[0].copy_(torch.cat(values).reshape(outputs[0].shape))
+        else:
+            play()
 
     def call(self, group, op, peer):
         """The same for all ranks that meet in it: the members and how many calls they had before; of a send and its receive, the two and how many
@@ -105,9 +142,8 @@ class Session:
         content = self.following.rules.content(tensor)
         expected, size = memory.value(content)
         there = tensor.to(torch.float64)
-        roundoff = torch.finfo(tensor.dtype).eps * (len(content.terms) + 2)
-        # Sums are kept in 32 bits at best, and casts to fewer bits may stand on the way.
-        wrong = (content.marks == 1) & ~((there - expected).abs() <= max(roundoff, 2.0 ** -6) * size)
+        # Each term was rounded a few times on its way, in the coarsest type at worst.
+        wrong = (content.marks == 1) & ~((there - expected).abs() <= 4 * memory.roundoff * (len(content.terms) + 1) * size)
         if bool(wrong.any()):
             reason = memory.reasons.number("what is there at %s is not what the operations that were seen have left" % (self.sites.innermost() or "an unknown place"))
             content.marks = torch.where(wrong, torch.full_like(content.marks, reason), content.marks)

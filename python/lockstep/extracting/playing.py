@@ -175,6 +175,7 @@ def play(settings, rank, draw=0):
     following = Following(sites.innermost)
     session = peers.Session(following, sites, draw)
     session.tape, session.carrying = settings.get("tape", {}), settings.get("carrying", set())
+    session.rank, session.told = rank, settings.get("told", {})
     early = []
     session.record = early.append
     peers.register(session)
@@ -213,7 +214,7 @@ def play(settings, rank, draw=0):
     if error is None and run.steps == 0:
         error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
     return {"rank": rank, "error": error, "events": run.recorder.events, "sent": session.sent, "stored": store.own, "carries": sorted(session.carries),
-            "silent": sorted(session.silent)}
+            "silent": sorted(session.silent), "numbers": session.numbers}
 
 
 def died(failure):

@@ -63,6 +63,7 @@ class ProgramRun(Run):
 
     def __init__(self, session, most, model, optimizer, **options):
         super().__init__(model, optimizer, out="-", collectives=False, report=False, **options)
+        self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
         self.session, self.following, self.most = session, session.following, most
         self.noise = torch.Generator().manual_seed((session.draw << 32) + self.rank)
         self.of_source = {}  # numbers of the parameters whose gradients it holds

@@ -19,6 +19,7 @@ from lockstep.extracting.merging import Different, Merged
 EVERY = 64  # so many ranks are all played
 MOST = 4096  # so many are all played where they do different things
 SAMPLE = 6
+ROUNDS = 8  # in which ranks are played again with what others have put in
 DRAWS = (0, 1)  # each rank is played with two draws of the noise: what differs between them depends on values
 
 
@@ -44,6 +45,7 @@ class Player:
         self.stored = settings["stored"] = {}  # by key, what ranks have set in the store
         self.carrying = settings["carrying"] = set()  # calls into which a rank puts gradients
         self.silent = {}  # by rank: calls into which it puts none
+        self.numbers, self.told = {}, settings.setdefault("told", {})  # whole numbers that ranks have put into calls; those of all, where they differ
 
     def path(self, rank, kind, draw=0):
         return os.path.join(self.folder, "rank-%05d.%d.%s" % (rank, draw, kind))
@@ -107,6 +109,23 @@ class Player:
                 raise Failed(self.failure(again[0]["rank"], again[0]["error"]))
             ranks = sorted({found["rank"] for found in again})
 
+    def tell(self):
+        """Ranks that have put whole numbers into a call of which they do not know yet that others have put in others. What these are is told from
+        now on."""
+        again = set()
+        for call, (members, own) in self.numbers.items():
+            if len({json.dumps(value) for value in own.values()}) == 1:
+                continue
+            missing = [rank for rank in members if rank not in own]
+            if missing:
+                raise Failed("ranks put different numbers into one collective, as counts of tokens are, and rank %d was not played, so that their sum is"
+                             " not known: give --all-ranks" % missing[0])
+            everybody = [own[rank] for rank in members]
+            if self.told.get(call) != everybody:
+                self.told[call] = everybody
+                again.update(members)
+        return sorted(again)
+
     def deaf(self):
         """Ranks that put nothing into a call into which others put gradients: what they get of it is none, as far as they know."""
         return sorted(rank for rank, calls in self.silent.items() if calls & self.carrying)
@@ -138,6 +157,9 @@ class Player:
         self.stored.update(found.get("stored", {}))
         self.carrying.update(found.get("carries", ()))
         self.silent[rank] = set(found.get("silent", ()))
+        if draw == 0:
+            for call, (members, own, _) in found.get("numbers", {}).items():
+                self.numbers.setdefault(call, (members, {}))[1][rank] = own
         if found["error"] and found["error"]["kind"] != "waits":
             raise Failed(self.failure(rank, found["error"]))
         return found
@@ -211,9 +233,14 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
             known = {0, *first}
             for _ in take([rank for rank in range(world) if rank not in known]):
                 pass
-        while player.deaf():
-            for _ in take(player.deaf()):
+        for _ in range(ROUNDS):
+            again = sorted({*player.tell(), *player.deaf()})
+            if not again:
+                break
+            for _ in take(again):
                 pass
+        else:
+            raise Failed("what ranks put into collectives depends on what they got from others, and has not settled after %d rounds" % ROUNDS)
     except Different as different:
         raise Failed(str(different)) from None
     finally:

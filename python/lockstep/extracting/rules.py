@@ -7,7 +7,7 @@ import contextlib
 import torch
 
 from lockstep.carrying import flat, memory_of
-from lockstep.extracting.contents import FOREIGN, Content, fraction_of
+from lockstep.extracting.contents import FOREIGN, KNOWN, Content, fraction_of
 
 # Each element of the result is an element of an argument: the same operation on the planes says which.
 MOVES = {
@@ -127,7 +127,7 @@ class Rules:
 
     def not_known(self, function, name, changed, own):
         """A view shows the memory that it lies in; anything else that it wrote is not known. The norm of a gradient is no gradient."""
-        reason = self.reason(function._schema.name)
+        reason = self.known_reason(own) or self.reason(function._schema.name)
         storages = {tensor.untyped_storage()._cdata for tensor in own}
         bits = any(not tensor.dtype.is_floating_point for tensor in own)  # a gradient read as whole numbers
 
@@ -140,6 +140,14 @@ class Rules:
                     written.append((tensor, self.memory.unknown(tensor, reason)))
             return written
         return after
+
+    def known_reason(self, tensors):
+        """Why something that is read is not known, if it is not."""
+        for tensor in tensors:
+            marks = self.memory.of(tensor).marks
+            if bool((marks > KNOWN).all()):
+                return self.memory.reasons[int(marks.reshape(-1)[0])]
+        return None
 
     def copies(self, arguments):
         if isinstance(arguments[0], (list, tuple)):
