@@ -158,7 +158,11 @@ class Parameters:
         self.hooked[id(tensor)] = weakref.ref(tensor)
         handle = tensor.register_hook(lambda gradient: self.contribute(parameter, gradient))
         if self.first:
-            tensor._backward_hooks.move_to_end(handle.id, last=False)
+            hooks = tensor._backward_hooks  # autograd goes through them in the order of their insertion, whatever move_to_end says
+            others = [(number, hook) for number, hook in hooks.items() if number != handle.id]
+            own = hooks[handle.id]
+            hooks.clear()
+            hooks.update([(handle.id, own)] + others)
         self.handles.append(handle)
 
     def unfreeze(self):
