@@ -166,7 +166,7 @@ class Merged:
                     event = {"event": "result", "piece": pieces[0], **event} if len(set(pieces)) == 1 else {"event": "result", "pieces": pieces, **event}
                 events.append(event)
             events += [{"event": "gap", "step": None, "why": self.depends[rank]} for rank in played if rank in self.depends][:1]
-            result.append({"ranks": intervals(every), "played": intervals(played), "events": events})
+            result.append({"ranks": intervals(every), "played": played, "events": events})
         return sorted(result, key=lambda program: program["ranks"][0])
 
 

@@ -17,6 +17,7 @@ from torch.distributed import device_mesh
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+import lockstep
 from lockstep.collectives import CallSites
 from lockstep.errors import CaptureError
 from lockstep.extracting import cuda, peers, shims
@@ -132,6 +133,7 @@ class Watch:
         self.undo = [Replaced(torch.optim.Optimizer, "__init__", around_optimizer)]
         self.handle = register_module_forward_pre_hook(self.before_forward)
         shims.watched_by(self.made)
+        lockstep._extraction = self.captured
         following = self.session.following
         register_optimizer_step_pre_hook(lambda *_: setattr(following, "stepping", True))
         register_optimizer_step_post_hook(lambda *_: setattr(following, "stepping", False))
@@ -159,11 +161,21 @@ class Watch:
 
     def attach(self, model, optimizer):
         settings = self.settings
+        self.make(model, optimizer, settings.get("mesh"), settings.get("loss"), settings.get("data_axes")).start()
+
+    def captured(self, model, optimizer, mesh, loss, data_axes):
+        """By the script itself, which says more than we would find; what the user says counts before that."""
+        settings = self.settings
+        self.handle.remove()
+        if self.run is not None:
+            raise CaptureError("this is the second capture of the script, and an extraction is of one")
+        return self.make(model, optimizer, settings.get("mesh") or mesh, settings.get("loss") or loss, settings.get("data_axes") or data_axes)
+
+    def make(self, model, optimizer, mesh, loss, data_axes):
         with self.session.following.pause():
-            self.run = ProgramRun(self.session, settings["steps"], model, optimizer, mesh=settings.get("mesh"),
-                                  loss=settings.get("loss"), data_axes=settings.get("data_axes"))
-            self.run.start()
+            self.run = ProgramRun(self.session, self.settings["steps"], model, optimizer, mesh=mesh, loss=loss, data_axes=data_axes)
         self.session.record = self.run.issued
+        return self.run
 
 
 def play(settings, rank, draw=0):

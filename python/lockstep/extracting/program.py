@@ -68,6 +68,12 @@ class ProgramRun(Run):
         self.noise = torch.Generator().manual_seed((session.draw << 32) + self.rank)
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
+    def start(self):
+        with self.following.pause():
+            return super().start()
+
+    __enter__ = start
+
     def make_recorder(self):
         return Program()
 

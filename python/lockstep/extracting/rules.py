@@ -97,6 +97,8 @@ class Rules:
         outputs = list(flat(outputs))
         if all(any(tensor is output for output in outputs) for tensor in own):
             return lambda result: [(tensor, None) for tensor in changed]
+        if name == "_amp_foreach_non_finite_check_and_unscale_":
+            return self.unscaled(arguments)
         if name.startswith("_foreach_"):
             return self.each(function, name, arguments, keys)
         base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
@@ -267,6 +269,14 @@ class Rules:
             shape = [1 if dim in dims else size for dim, size in enumerate(tensor.shape)]
             result = result.map(lambda plane: plane.reshape(shape))
         return result
+
+    def unscaled(self, arguments):
+        """A loss scaler takes its scale out of gradients, and looks whether they are finite."""
+        factor = scalar(arguments[2])
+        number = fraction_of(*factor) if factor is not None and self.memory.of(arguments[2]) is None else None
+        reason = self.reason("unscaling by what is no number")
+        found = [self.memory.unknown(tensor, reason) if number is None else self.memory.scaled(self.content(tensor), number) for tensor in arguments[0]]
+        return lambda result: list(zip(arguments[0], found))
 
     def each(self, function, name, arguments, keys):
         """One of torch's operations on lists: that of each of its tensors."""
