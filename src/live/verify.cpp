@@ -11,7 +11,9 @@
 #include "src/base/at.h"
 #include "src/base/counted.h"
 #include "src/live/collective_order.h"
+#include "src/live/extraction_text.h"
 #include "src/live/findings.h"
+#include "src/live/judge_extraction.h"
 #include "src/live/left_behind.h"
 #include "src/live/precision.h"
 #include "src/live/record.h"
@@ -53,9 +55,11 @@ void shed_coefficients(std::vector<PieceFinding>& of_cell, std::size_t most) {
 
 class Verifier {
  public:
-  Verifier(const live::CapturedRun& run, const VerifyOptions& options)
-      : options_(options), run_(run), files_(run_), formulas_(run_) {
+  /// `extraction`: what the run belongs to, if it is no capture.
+  Verifier(const live::CapturedRun& run, const VerifyOptions& options, const live::Extraction* extraction = nullptr)
+      : options_(options), run_(run), extraction_(extraction), files_(run_), formulas_(run_) {
     loss_ = options.loss ? options.loss : run_.header.loss;
+    if (extraction != nullptr) judge_.emplace(*extraction, formulas_, expected_, options.coefficients);
     if (!options.reference.empty()) reference_.emplace(options.reference, run_, options.threads);
   }
 
@@ -69,13 +73,13 @@ class Verifier {
       verify_step(step);
     }
     compare_without_loss();
-    live::doubt_zeros(judged_);
+    if (extraction_ == nullptr) live::doubt_zeros(judged_);
     if (reference_) {
       live::compare_to_reference({run_, files_, formulas_, options_, chosen_, chosen_steps_, cells_, expected_},
                                  *reference_, judged_, result_);
     }
     finish();
-    if (options_.blame && (result_.count(Verdict::wrong) > 0 || !result_.collectives.empty())) blame();
+    if (extraction_ == nullptr && options_.blame && (result_.count(Verdict::wrong) > 0 || !result_.collectives.empty())) blame();
     if (!options_.coefficients) {
       for (VerifiedPiece& piece : result_.pieces) {
         if (piece.verdict == Verdict::right) std::vector<RecoveredCoefficient>().swap(piece.coefficients);
@@ -99,6 +103,7 @@ class Verifier {
     result_.loss = loss_;
     result_.sums = header.sums;
     result_.notes = run_.notes;
+    if (extraction_ != nullptr) tell_played();
     if (options_.loss && header.loss && *options_.loss != *header.loss)
       result_.notes.push_back(fmt::format("the run says that its loss is {}, and is compared with {}.",
                                           name_of(*header.loss), name_of(*options_.loss)));
@@ -116,6 +121,23 @@ class Verifier {
       for (const std::vector<Interval>& piece : declared.pieces) one.pieces.push_back(piece_words(declared, piece));
       result_.parameters.push_back(std::move(one));
     }
+  }
+
+  /// Which ranks were run: the others are taken to do the same.
+  void tell_played() {
+    std::vector<int>& played = result_.played.emplace();
+    int first = -1;
+    for (const live::ExtractedProgram& program : extraction_->details) {
+      played.insert(played.end(), program.played.begin(), program.played.end());
+      if (first < 0 && program.played.size() < program.ranks.size()) first = program.played.front();
+    }
+    std::sort(played.begin(), played.end());
+    if (first < 0) return;
+    const bool is_one = extraction_->details.size() == 1;
+    result_.notes.push_back(fmt::format("ran {} of {} ranks ({}); the others are taken to run {}.", played.size(),
+                                        run_.header.world, live::numbers_words(played),
+                                        is_one ? fmt::format("the program of rank {}", first)
+                                               : "the program of one of these"));
   }
 
   void choose_parameters() {
@@ -216,6 +238,12 @@ class Verifier {
   }
 
   void verify_step(int step) {
+    if (judge_) {
+      for (std::vector<PieceFinding> all = judge_->judge(step, chosen_); PieceFinding & one : all)
+        judged_.push_back(std::move(one));
+      tell_unknown(step);
+      return;
+    }
     std::vector<const live::Cell*> cells;
     for (const auto& [key, cell] : cells_.at(step)) {
       if (chosen_[at(cell.parameter)] != 0) cells.push_back(&cell);
@@ -262,6 +290,10 @@ class Verifier {
         judged_.push_back(std::move(one));
       }
     }
+    tell_unknown(step);
+  }
+
+  void tell_unknown(int step) {
     const std::string& unknown = expected_.at(step).unknown();
     if (loss_ && !unknown.empty()) result_.gaps.push_back(unknown + ": what is expected cannot be said.");
   }
@@ -311,17 +343,21 @@ class Verifier {
           fmt::format("ranks hold other bits of {}, each right within rounding: replicas drift apart.",
                       rounded_differently_.size() == 1 ? result_.parameters[at(*rounded_differently_.begin())].name
                                                        : counted(rounded_differently_.size(), "parameter")));
-    live::CollectiveOrder order = live::compare_collectives(run_);
+    live::CollectiveOrder order = judge_ ? judge_->collectives() : live::compare_collectives(run_);
     result_.collectives = std::move(order.wrong);
     result_.notes.insert(result_.notes.end(), order.suspicious.begin(), order.suspicious.end());
     for (const auto& [step, rank] : files_.missing())
       result_.gaps.push_back(fmt::format("rank-{:05}.step-{:05}.safetensors is missing.", rank, step));
     std::size_t left_out = 0;
     for (const PieceFinding& one : judged_) left_out += one.piece.left_out > 0 ? 1 : 0;
-    if (left_out > 0)
+    if (left_out > 0 && !judge_)
       result_.notes.push_back(fmt::format(
           "the coefficients of {} are left out, for more than {} are not kept; --step and --parameter look at fewer.",
           counted(left_out, "result"), options_.most_coefficients));
+    if (judge_) {
+      shed_coefficients(judged_, options_.most_coefficients);
+      for (std::size_t i = 0; i < result_.parameters.size(); ++i) result_.parameters[i].pieces = judge_->pieces()[i];
+    }
     live::find_mistakes(std::move(judged_), result_);
   }
 
@@ -345,8 +381,10 @@ class Verifier {
 
   const VerifyOptions& options_;
   const live::CapturedRun& run_;
+  const live::Extraction* extraction_;
   live::SketchFiles files_;
   live::RunFormulas formulas_;
+  std::optional<live::ExtractionJudge> judge_;
   std::optional<live::ReferenceRun> reference_;
   std::optional<CapturedLoss> loss_;
   std::vector<char> chosen_;  // by parameter
@@ -364,6 +402,10 @@ namespace live {
 
 VerifyResult verify(const CapturedRun& run, const VerifyOptions& options) { return Verifier(run, options).run(); }
 
+VerifyResult verify(const Extraction& extraction, const VerifyOptions& options) {
+  return Verifier(extraction.run, options, &extraction).run();
+}
+
 }  // namespace live
 
 VerifyResult verify_run(const std::string& folder, const VerifyOptions& options) {
@@ -371,6 +413,12 @@ VerifyResult verify_run(const std::string& folder, const VerifyOptions& options)
   VerifyResult result = live::verify(run, options);
   for (std::string& sentence : live::ranks_left_behind(run, result.steps)) result.gaps.push_back(std::move(sentence));
   return result;
+}
+
+bool is_extraction(std::string_view text) { return live::is_extraction_text(text); }
+
+VerifyResult verify_extraction(const std::shared_ptr<const Source>& source, const VerifyOptions& options) {
+  return live::verify(live::read_extraction(source), options);
 }
 
 }  // namespace lockstep
