@@ -71,9 +71,13 @@ void CellFormulas::write(PieceFinding& judged, const Explanation& found, const s
                    [](const RecoveredCoefficient& a, const RecoveredCoefficient& b) { return a.step < b.step; });
 }
 
+std::string CellFormulas::difference(const Explanation& found) const {
+  return formulas_.difference(terms_of(found), expected_terms_);
+}
+
 void CellFormulas::wrong_by(PieceFinding& judged, const Explanation& found) const {
   VerifiedPiece& piece = judged.piece;
-  piece.difference = formulas_.difference(terms_of(found), expected_terms_);
+  piece.difference = difference(found);
   set_wrong(judged, kind_of(found, step_), mistake_words(run_, found, piece.difference, piece.ranks));
 }
 

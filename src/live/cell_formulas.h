@@ -23,6 +23,8 @@ class CellFormulas {
 
   /// Fills in formula and coefficients. `others`: terms besides those of the columns that entered.
   void write(PieceFinding& judged, const Explanation& found, const std::vector<Term>& others = {}) const;
+  /// How a formula that is exact differs from what is expected, in a few words; "".
+  std::string difference(const Explanation& found) const;
   /// Wrong, by a formula that is exact.
   void wrong_by(PieceFinding& judged, const Explanation& found) const;
   /// Where nobody said what the loss is: all contributions of all parameters should come with one coefficient.

@@ -32,7 +32,7 @@ struct Contributing {
 struct Judgement {
   PieceFinding finding;                      ///< without place and ranks
   bool is_told = false;                      ///< of some ranks, with its coefficients
-  const CellFormulas* by_formula = nullptr;  ///< wrong by a formula that is exact; words depend on who reads it
+  bool by_formula = false;                   ///< wrong by a formula that is exact; words depend on who reads it
   Explanation explanation;
   std::deque<Column> earlier;  ///< of optimizer steps before
 };
@@ -100,8 +100,17 @@ class ExtractionJudge::Judging {
         if (one.step != step_ || chosen[at(region.parameter)] == 0 || run_.waits(step_, region.parameter)) continue;
         Readers& readers =
             slots[{region.parameter, region.begin.value_or(0) + one.first, one.region, one.first, one.elements}];
+        Stretches before;
+        std::vector<Segment> same{{0, one.elements, -1}};
         for (const int rank : details.ranks) {
-          Reader& reader = readers[segments(rank, one)];
+          // What ranks of one program read is mostly one sum.
+          if (one.content >= 0) {
+            if (Stretches own = forms_.result(rank, one.content); rank == details.ranks.front() || own != before) {
+              same = segments(one, own);
+              before = std::move(own);
+            }
+          }
+          Reader& reader = readers[same];
           if (reader.ranks.empty()) reader.line = one.line;
           reader.ranks.push_back(rank);
         }
@@ -113,9 +122,8 @@ class ExtractionJudge::Judging {
     return slots;
   }
 
-  /// What a rank reads, cut where other contributions belong to it.
-  std::vector<Segment> segments(int rank, const ExtractedResult& result) {
-    if (result.content < 0) return {{0, result.elements, -1}};
+  /// What is read, cut where other contributions belong to it.
+  std::vector<Segment> segments(const ExtractedResult& result, Stretches stretches) {
     std::vector<Segment> all;
     const auto add = [&](std::int64_t begin, std::int64_t end, int judgement) {
       if (!all.empty() && all.back().end == begin && all.back().judgement == judgement) {
@@ -125,7 +133,6 @@ class ExtractionJudge::Judging {
       }
     };
     std::int64_t end = 0;
-    Stretches stretches = forms_.result(rank, result.content);
     stretches.push_back({result.elements, result.elements, 0, 0});
     for (const Stretch& stretch : stretches) {
       if (end < stretch.begin) add(end, stretch.begin, unknown(result, std::string(symbolic::not_followed)));
@@ -332,8 +339,10 @@ class ExtractionJudge::Judging {
       return;
     }
     if (!own.formulas.known()) return own.formulas.without_loss(finding, found);
-    judgement.by_formula = &own.formulas;
+    judgement.by_formula = true;
     finding.piece.verdict = Verdict::wrong;
+    finding.piece.difference = own.formulas.difference(found);
+    finding.kind = kind_of(found, step_);
   }
 
   std::string unsaid_words(std::uint32_t axes) const {
@@ -415,8 +424,8 @@ class ExtractionJudge::Judging {
         finding.piece.place = {reader.ranks.front(), reader.line};
         if (number < 0) {
           no_gradient(finding, region, first, elements);
-        } else if (const Judgement& judgement = judgements_[at(number)]; judgement.by_formula != nullptr) {
-          judgement.by_formula->wrong_by(finding, judgement.explanation);
+        } else if (const Judgement& judgement = judgements_[at(number)]; judgement.by_formula) {
+          finding.summary = mistake_words(run_, judgement.explanation, finding.piece.difference, reader.ranks);
         }
         all.push_back(std::move(finding));
       }

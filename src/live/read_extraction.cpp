@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "src/base/at.h"
 #include "src/base/budget.h"
@@ -33,7 +35,7 @@ class ExtractionReader {
           mistakes_.add(item.place(), fmt::format("expected a program, found {}", item.describe()));
       }
       stop_at_mistakes();
-      mistakes_.add(programs->place(), "expected a list of objects, none of which is written twice");
+      mistakes_.add(programs->place(), "\"programs\": expected a list of objects");
     }
     stop_at_mistakes();
     lay_out(extraction_.run);
@@ -49,6 +51,7 @@ class ExtractionReader {
     if (!without.empty() && mistakes_.empty())
       mistakes_.add(programs->place(), fmt::format("no program is that of {}", rank_words(without)));
     stop_at_mistakes();
+    drop_gotten();
     find_gaps(extraction_.run);
     return std::move(extraction_);
   }
@@ -109,6 +112,23 @@ class ExtractionReader {
     record.ended = true;
     record.steps = reader.steps();
     record.gaps = reader.gaps();
+  }
+
+  /// No parameter waits that an optimizer of any rank gets.
+  void drop_gotten() {
+    std::map<int, std::set<int>> gotten;  // parameters, by step
+    for (const ExtractedProgram& program : extraction_.details) {
+      const std::map<int, RankStep>& steps = extraction_.run.ranks[at(program.ranks.front())].steps;
+      for (const ExtractedResult& one : program.results) {
+        const int parameter = extraction_.regions[at(one.region)].parameter;
+        const std::vector<int>& waiting = steps.at(one.step).waiting;
+        if (std::find(waiting.begin(), waiting.end(), parameter) == waiting.end()) gotten[one.step].insert(parameter);
+      }
+    }
+    for (RankRecord& rank : extraction_.run.ranks) {
+      for (auto& [step, content] : rank.steps)
+        std::erase_if(content.waiting, [&](int parameter) { return gotten[step].contains(parameter); });
+    }
   }
 
   void read_ranks(const Event& event, int number, ExtractedProgram& details) {

@@ -12,7 +12,7 @@ namespace lockstep::live {
 
 namespace {
 
-constexpr std::int64_t most_stretches = 1 << 20;
+constexpr std::int64_t most_box_stretches = 1 << 20;
 
 /// A box as stretches of row-major indices, one after the other in its own order.
 class BoxStretches {
@@ -63,7 +63,7 @@ RegionOverlaps::Known RegionOverlaps::compare(const Region& one, const Region& o
   Known known;
   const std::vector<std::int64_t>& shape = extraction_.run.parameters[at(one.parameter)].declared.shape;
   const BoxStretches a(one, shape), b(other, shape);
-  if (a.count() + b.count() > most_stretches) {
+  if (a.count() + b.count() > most_box_stretches) {
     known.compared = false;
     return known;
   }

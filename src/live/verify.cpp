@@ -418,7 +418,11 @@ VerifyResult verify_run(const std::string& folder, const VerifyOptions& options)
 bool is_extraction(std::string_view text) { return live::is_extraction_text(text); }
 
 VerifyResult verify_extraction(const std::shared_ptr<const Source>& source, const VerifyOptions& options) {
-  return live::verify(live::read_extraction(source), options);
+  const live::Extraction extraction = live::read_extraction(source);
+  VerifyResult result = live::verify(extraction, options);
+  for (std::string& sentence : live::ranks_left_behind(extraction, result.steps))
+    result.gaps.push_back(std::move(sentence));
+  return result;
 }
 
 }  // namespace lockstep

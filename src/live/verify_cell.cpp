@@ -233,7 +233,7 @@ class CellVerifier {
       if (right && found.residual <= half) {
         piece.why = fmt::format("{} is more than {} leaves, and no more than 16 bits on the way would",
                                 percent(found.residual), name_of(problem.coarsest));
-        return undecided(
+        return set_undecided(
             judged, "the coefficients are right within noise, and the noise is more than the recorded types leave");
       }
     }

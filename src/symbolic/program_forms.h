@@ -21,6 +21,7 @@ struct Stretch {
   std::int64_t begin = 0, end = 0;
   int form = 0;  ///< for terms_of(); below 0: nobody knows, and why: for reason_of()
   std::int64_t shift = 0;
+  friend bool operator==(const Stretch&, const Stretch&) = default;
 };
 using Stretches = std::vector<Stretch>;  // ascending; between them is what was not followed
 

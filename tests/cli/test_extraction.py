@@ -151,7 +151,10 @@ def test_a_list_of_ranks_is_the_group_of_its_axes(run, tmp_path):
 
     checked(run, tmp_path, program(0, [0, 1]), program(1, {"axes": ["dp"]}), status=0)
     report = checked(run, tmp_path, program(0, [0, 1]), program(1, [1, 0]))
-    assert len(report["collectives"]) == 2
+    assert report["collectives"][0].startswith("deadlock: rank 0 waits in the all_reduce")
+    assert [what.split(": ", 1)[1] for what in report["collectives"][1:]] == [
+        "rank 0 calls all_reduce of 4 float32 elements (avg), and rank 1 nothing.",
+        "rank 1 calls all_reduce of 4 float32 elements (avg), and rank 0 nothing."]
 
 
 def test_micro_batches_that_are_kept_in_a_buffer(run, tmp_path):
@@ -184,7 +187,7 @@ def test_a_gradient_that_nobody_zeroed(run, tmp_path):
         kept = [["1", reduced, 0]]
     report = checked(run, tmp_path, program.end())
     assert whats(report) == ["what earlier optimizer steps left is still in it: nobody zeroed the gradient"]
-    assert [one["formula"] for one in report["results"]] == ["(g0+g1)/2", "(g0.0+g0.1+g1.0+g1.1)/2"]
+    assert [one["formula"] for one in report["results"]] == ["(g0+g1)/2", "(g0+g0.0+g1+g1.0)/2"]
 
 
 def test_an_optimizer_that_did_not_step_before(run, tmp_path):
@@ -200,6 +203,14 @@ def test_an_optimizer_that_did_not_step_before(run, tmp_path):
 
     assert checked(run, tmp_path, program(True), status=0)["counts"]["right"] == 1
     assert checked(run, tmp_path, program(False), status=0)["counts"]["right"] == 1
+    # One rank's optimizer does not wait: then what it gets is judged.
+    waits, steps = (Program((rank, rank + 1)) for rank in range(2))
+    for own in (waits, steps):
+        own.parameter("weight", 4)
+        source = own.contribution("weight")
+    steps.result("weight", [[0, 4, [["1", source, 0]]]])
+    report = checked(run, tmp_path, waits.step(waiting=[0]).end(), steps.step().end())
+    assert report["counts"]["wrong"] == 1
 
 
 def test_a_hole_and_what_nobody_knows_are_undecided(run, tmp_path):
@@ -219,7 +230,7 @@ def test_a_hole_and_what_nobody_knows_are_undecided(run, tmp_path):
     assert whats(report) == ["what the optimizer gets is not known: aten::pow at optim.py:12 in step"]
     report = checked(run, tmp_path, program([(0, 2, "1"), (2, 2, "2")]))
     assert report["verdict"] == "mismatch"
-    assert formulas(report) == {("weight", "[0, 2)", (0, 1)): "(g0+g1)/2", ("weight", "[2, 4)", (0, 1)): "g0+g1"}
+    assert formulas(report) == {("weight", "[0, 2)", (0, 1)): "(g0+g1)/2", ("weight", "[2, 4)", (0, 1)): "g0 + g1"}
 
 
 def test_contributions_of_other_elements(run, tmp_path):
@@ -257,6 +268,25 @@ def test_what_no_optimizer_reads(run, tmp_path):
     none.contribution("weight")
     report = checked(run, tmp_path, none.result("weight", None).step().end())
     assert whats(report) == ["the optimizer gets no gradient, and backward yields one"]
+
+
+def test_a_rank_whose_optimizer_is_left_behind(run, tmp_path):
+    def program(rank, gathers):
+        own = Program((rank, rank + 1))
+        own.parameter("weight", 4)
+        source = own.contribution("weight")
+        reduced = own.call("reduce", 4, [[0, 4, [["1/2", source, 0]]]], None if rank else 4, reduce="sum", root=0)
+        if rank == 0:
+            own.result("weight", [[0, 4, [["1", reduced, 0]]]])
+        if gathers:
+            own.call("broadcast", 4, root=0)
+        return own.step().end()
+
+    checked(run, tmp_path, program(0, True), program(1, True), status=0)
+    report = checked(run, tmp_path, program(0, False), program(1, False))
+    assert report["verdict"] == "undecided"
+    assert report["gaps"] == [
+        "the optimizer of rank 1 never gets weight, others' do, and nothing that was recorded brings it the new values."]
 
 
 def tensor_parallel(factor, reduce_over=("dp",), **more):
