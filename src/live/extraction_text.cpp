@@ -102,11 +102,7 @@ Json ExtractionText::head(Diagnostics& mistakes) const {
               own->text.begin() + static_cast<std::ptrdiff_t>(item.end), ' ');
     own->text.replace(item.begin, nothing.size(), nothing);
   }
-  Diagnostics of_own;
-  Json json = parse_json(own, of_own);
-  for (const Diagnostic& one : of_own.sorted())
-    mistakes.add({source_, one.place.begin, one.place.end, one.place.pointer}, one.message);
-  return json;
+  return parse_json(std::move(own), mistakes);
 }
 
 Json ExtractionText::program(std::size_t index, Diagnostics& mistakes) const {

@@ -17,7 +17,8 @@ class ExtractionText {
  public:
   explicit ExtractionText(std::shared_ptr<const Source> source);
 
-  /// The whole but for the items of "programs", in whose place null stands.
+  /// The whole but for the items of "programs", in whose place null stands: its places are of a text of its own, which
+  /// has every other character where the whole has it.
   Json head(Diagnostics& mistakes) const;
   std::size_t programs() const { return items_.size(); }
   /// One of the programs. Mistakes that are added for its values have places in the whole only by place().

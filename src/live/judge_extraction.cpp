@@ -52,26 +52,34 @@ class ExtractionJudge::Judging {
         forms_(extraction.programs, meetings_),
         contributions_(extraction),
         overlaps_(extraction),
+        results_(run_.parameters.size()),
         pieces_(run_.parameters.size()),
         piece_numbers_(run_.parameters.size()),
         is_simple_(run_.parameters.size(), 1) {
     for (const Region& region : extraction.regions) {
       if (!region.begin) is_simple_[at(region.parameter)] = 0;
     }
+    for (const ExtractedProgram& details : extraction.details) {
+      for (const ExtractedResult& one : details.results)
+        results_[at(extraction.regions[at(one.region)].parameter)].emplace_back(&details, &one);
+    }
   }
 
   std::vector<PieceFinding> judge(int step, const std::vector<char>& chosen) {
     step_ = step;
     std::vector<PieceFinding> all;
-    std::map<Key, Readers> slots = collect(chosen);
-    for (auto& [key, readers] : slots) tell(key, readers, all);
-    for (std::size_t parameter = 0; parameter < run_.parameters.size(); ++parameter) {
-      const auto number = static_cast<int>(parameter);
-      if (chosen[parameter] != 0 && !run_.waits(step, number)) tell_unread(number, slots, all);
+    for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
+      const auto parameter = static_cast<int>(i);
+      if (chosen[i] == 0 || run_.waits(step, parameter)) continue;
+      const std::map<Key, Readers> slots = collect(parameter);
+      for (const auto& [key, readers] : slots) tell(key, readers, all);
+      tell_unread(parameter, slots, all);
+      // What many ranks contribute to many parameters would take much memory together.
+      judgements_.clear();
+      judgement_numbers_.clear();
+      unknown_.clear();
+      contributing_.clear();
     }
-    std::stable_sort(all.begin(), all.end(), [](const PieceFinding& a, const PieceFinding& b) {
-      return a.piece.parameter < b.piece.parameter;
-    });
     return all;
   }
 
@@ -92,28 +100,26 @@ class ExtractionJudge::Judging {
   };
   using Readers = std::map<std::vector<Segment>, Reader>;  // by what they read
 
-  std::map<Key, Readers> collect(const std::vector<char>& chosen) {
+  std::map<Key, Readers> collect(int parameter) {
     std::map<Key, Readers> slots;
-    for (const ExtractedProgram& details : extraction_.details) {
-      for (const ExtractedResult& one : details.results) {
-        const Region& region = extraction_.regions[at(one.region)];
-        if (one.step != step_ || chosen[at(region.parameter)] == 0 || run_.waits(step_, region.parameter)) continue;
-        Readers& readers =
-            slots[{region.parameter, region.begin.value_or(0) + one.first, one.region, one.first, one.elements}];
-        Stretches before;
-        std::vector<Segment> same{{0, one.elements, -1}};
-        for (const int rank : details.ranks) {
-          // What ranks of one program read is mostly one sum.
-          if (one.content >= 0) {
-            if (Stretches own = forms_.result(rank, one.content); rank == details.ranks.front() || own != before) {
-              same = segments(one, own);
-              before = std::move(own);
-            }
+    for (const auto& [details, result] : results_[at(parameter)]) {
+      const ExtractedResult& one = *result;
+      if (one.step != step_) continue;
+      const std::int64_t begin = extraction_.regions[at(one.region)].begin.value_or(0) + one.first;
+      Readers& readers = slots[{parameter, begin, one.region, one.first, one.elements}];
+      Stretches before;
+      std::vector<Segment> same{{0, one.elements, -1}};
+      for (const int rank : details->ranks) {
+        // What ranks of one program read is mostly one sum.
+        if (one.content >= 0) {
+          if (Stretches own = forms_.result(rank, one.content); rank == details->ranks.front() || own != before) {
+            same = segments(one, own);
+            before = std::move(own);
           }
-          Reader& reader = readers[same];
-          if (reader.ranks.empty()) reader.line = one.line;
-          reader.ranks.push_back(rank);
         }
+        Reader& reader = readers[same];
+        if (reader.ranks.empty()) reader.line = one.line;
+        reader.ranks.push_back(rank);
       }
     }
     for (auto& [key, readers] : slots) {
@@ -472,15 +478,14 @@ class ExtractionJudge::Judging {
 
   /// Elements to which a backward contributes and that no optimizer reads.
   void tell_unread(int parameter, const std::map<Key, Readers>& slots, std::vector<PieceFinding>& all) {
-    const auto begin = slots.lower_bound({parameter, INT64_MIN, INT32_MIN, 0, 0});
     std::set<std::string> told;
     for (const int number : contributions_.of_parameter(parameter)) {
       const ContributionGroup& group = contributions_.group(number);
       if (group.step != step_) continue;
       Intervals read;
       bool compared = true;
-      for (auto slot = begin; slot != slots.end() && std::get<0>(slot->first) == parameter; ++slot) {
-        const auto& [own, index, region, first, elements] = slot->first;
+      for (const auto& [key, readers] : slots) {
+        const auto& [own, index, region, first, elements] = key;
         const std::vector<Overlap>* common = overlaps_.of(group.region, region);
         compared = compared && common != nullptr;
         if (common == nullptr) continue;
@@ -528,6 +533,8 @@ class ExtractionJudge::Judging {
   symbolic::ProgramForms forms_;
   ExtractedContributions contributions_;
   RegionOverlaps overlaps_;
+  /// By parameter.
+  std::vector<std::vector<std::pair<const ExtractedProgram*, const ExtractedResult*>>> results_;
   std::vector<std::vector<std::string>> pieces_;
   std::vector<std::map<std::string, int>> piece_numbers_;
   std::vector<char> is_simple_;  // by parameter: all its regions are stretches of indices

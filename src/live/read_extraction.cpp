@@ -20,7 +20,7 @@ namespace {
 
 class ExtractionReader {
  public:
-  explicit ExtractionReader(const std::shared_ptr<const Source>& source) : text_(source) {
+  explicit ExtractionReader(const std::shared_ptr<const Source>& source) : source_(source), text_(source) {
     extraction_.run.folder = source->name;
   }
 
@@ -58,7 +58,13 @@ class ExtractionReader {
 
  private:
   void stop_at_mistakes() const {
-    if (!mistakes_.empty()) throw InputError(mistakes_.sorted());
+    if (mistakes_.empty()) return;
+    std::vector<Diagnostic> all = mistakes_.sorted();
+    // What stands outside of the programs was read from a text that is like the whole but for them.
+    for (Diagnostic& one : all) one.place.source = source_;
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Diagnostic& a, const Diagnostic& b) { return a.place.begin < b.place.begin; });
+    throw InputError(std::move(all));
   }
 
   void read_head(const Event& event) {
@@ -164,6 +170,7 @@ class ExtractionReader {
       event.mistake(*played, "\"played\": expected some of the program's own ranks, each once");
   }
 
+  std::shared_ptr<const Source> source_;
   ExtractionText text_;
   Diagnostics mistakes_;
   Extraction extraction_;

@@ -451,7 +451,8 @@ TEST_CASE("what is unknown stays so through sums, and what was not followed is n
   first.results = {{{0, 4, {{Rational(2), 1, 0}}, ""}}};
   first.order.push_back(~0);
   const RankPrograms programs = two_ranks(first, first);
-  ProgramForms forms(programs, match_calls(programs));
+  const Meetings meetings = match_calls(programs);
+  ProgramForms forms(programs, meetings);
   const Stretches held = forms.result(1, 0);
   REQUIRE(held.size() == 4);
   REQUIRE(held[0].form > 0);
@@ -465,7 +466,8 @@ TEST_CASE("what is unknown stays so through sums, and what was not followed is n
 
   RankPrograms greatest = programs;
   for (RankProgram& program : greatest.programs) program.calls[0].reduce = "max";
-  ProgramForms other(greatest, match_calls(greatest));
+  const Meetings of_greatest = match_calls(greatest);
+  ProgramForms other(greatest, of_greatest);
   REQUIRE(other.result(0, 0).at(0).form < 0);
   CHECK(other.reason_of(other.result(0, 0)[0].form) == "the all_reduce in group 0 is no sum");
 }
