@@ -90,13 +90,14 @@ Command check_command() {
       "device would have "
       "computed. Reports which parameters are wrong on which ranks, by formula and by hash, the rank grid around the "
       "steps that "
-      "matter, and the step that spoils it. A file that `lockstep extract` wrote holds no schedule but what the code of "
-      "a training step does to its gradients (docs/extract.md): all ranks' programs are composed, and compared with one "
+      "matter, and the step that spoils it. A file that `lockstep extract` wrote holds no schedule but what the code "
+      "of "
+      "a training step does to its gradients (docs/extract.md): all ranks' programs are composed, and compared with "
+      "one "
       "device in the same way. Exit status 0 if everything matches, 1 if not, whatever the file's "
       "`expect` says.";
   command.examples = {
       {"lockstep check scenario.json", "check one scenario"},
-      {"lockstep check step.json", "what the code does, as an extraction found it out"},
       {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},
       {"lockstep check -f github --report sarif=out.sarif --report junit=out.xml scenarios/",
        "annotations in the log of a GitHub job, and two files for others to read"},

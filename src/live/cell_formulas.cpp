@@ -49,8 +49,7 @@ void CellFormulas::write(PieceFinding& judged, const Explanation& found, const s
   VerifiedPiece& piece = judged.piece;
   std::vector<Term> terms = terms_of(found);
   terms.insert(terms.end(), others.begin(), others.end());
-  piece.formula =
-      found.exact() ? formulas_.print(terms, support_) : formulas_.print_rounded(found.entered, support_);
+  piece.formula = found.exact() ? formulas_.print(terms, support_) : formulas_.print_rounded(found.entered, support_);
   for (const ColumnCoefficient& one : found.entered) {
     RecoveredCoefficient coefficient;
     coefficient.rank = one.column->rank;

@@ -142,10 +142,10 @@ std::vector<std::optional<std::int64_t>> read_tokens(const Event& event, int mic
   const Json* tokens = event.find("tokens");
   if (tokens == nullptr || tokens->is_null()) return all;
   if (!tokens->is_array() || tokens->items().size() != static_cast<std::size_t>(micro_batches)) {
-    event.mistake(*tokens,
-                  fmt::format("\"tokens\": expected a number or null for each of {} micro-batches, found {}",
-                              micro_batches,
-                              tokens->is_array() ? fmt::format("{}", tokens->items().size()) : tokens->describe()));
+    event.mistake(
+        *tokens,
+        fmt::format("\"tokens\": expected a number or null for each of {} micro-batches, found {}", micro_batches,
+                    tokens->is_array() ? fmt::format("{}", tokens->items().size()) : tokens->describe()));
     return all;
   }
   for (const Json& item : tokens->items()) {

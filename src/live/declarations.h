@@ -12,8 +12,8 @@ namespace lockstep::live {
 
 /// What captures and extractions declare alike. Mistakes are added to the event's diagnostics.
 
-/// "mesh" and "data_axes", for a header whose world is known. `ranks_given`: its "ranks" must be there; else they may be
-/// left out, and are row by row.
+/// "mesh" and "data_axes", for a header whose world is known. `ranks_given`: its "ranks" must be there; else they may
+/// be left out, and are row by row.
 void read_mesh(const Event& event, Header& header, bool ranks_given = true);
 /// "loss"; nothing where it is null or missing.
 std::optional<CapturedLoss> read_loss(const Event& event);

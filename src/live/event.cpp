@@ -21,7 +21,8 @@ std::optional<std::int64_t> whole_number_of(const Json& value) {
 }
 
 void Event::wrong_type(std::string_view key, const Json& found, std::string_view expected) const {
-  mistake(found, fmt::format("\"{}\" of a \"{}\" {}: expected {}, found {}", key, name_, kind_, expected, found.describe()));
+  mistake(found,
+          fmt::format("\"{}\" of a \"{}\" {}: expected {}, found {}", key, name_, kind_, expected, found.describe()));
 }
 
 const Json* Event::required(std::string_view key) const {

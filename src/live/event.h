@@ -15,8 +15,9 @@ namespace lockstep::live {
 
 inline constexpr std::int64_t most_whole = INT32_MAX;
 
-/// One line of a captured run, or an event of an extraction: an object whose known keys are checked and whose other keys are passed over. What is
-/// wrong or missing is added to the diagnostics, and a value of the right type comes back all the same.
+/// One line of a captured run, or an event of an extraction: an object whose known keys are checked and whose other
+/// keys are passed over. What is wrong or missing is added to the diagnostics, and a value of the right type comes back
+/// all the same.
 class Event {
  public:
   /// `kind`: what messages call it: a "step" line.

@@ -25,9 +25,9 @@ struct Region {
 struct ExtractedContribution {
   int source = 0;  ///< of the program
   int step = 0, micro_batch = 0;
-  int region = 0;                         ///< index into Extraction::regions
-  std::int64_t first = 0, elements = 0;   ///< of the region, in its own order
-  std::uint32_t partial = 0;              ///< by bit, axes along which it is a share of a sum
+  int region = 0;                        ///< index into Extraction::regions
+  std::int64_t first = 0, elements = 0;  ///< of the region, in its own order
+  std::uint32_t partial = 0;             ///< by bit, axes along which it is a share of a sum
 };
 
 /// What an optimizer of a program reads.

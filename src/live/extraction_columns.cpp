@@ -41,8 +41,8 @@ ExtractedContributions::ExtractedContributions(const Extraction& extraction)
   for (std::size_t program = 0; program < extraction.details.size(); ++program) {
     const ExtractedProgram& details = extraction.details[program];
     for (const ExtractedContribution& one : details.contributions) {
-      const auto [found, is_new] = numbers.try_emplace({one.step, one.region, one.first, one.elements},
-                                                       static_cast<int>(groups_.size()));
+      const auto [found, is_new] =
+          numbers.try_emplace({one.step, one.region, one.first, one.elements}, static_cast<int>(groups_.size()));
       if (is_new) {
         groups_.push_back({one.step, one.region, one.first, one.elements, {}});
         of_parameter_[at(extraction.regions[at(one.region)].parameter)].push_back(found->second);
@@ -64,7 +64,7 @@ ExtractedColumns::ExtractedColumns(const Extraction& extraction, const Extracted
                                    int parameter)
     : run_(extraction.run) {
   const AxesOfParameter axes(run_, parameter);
-  std::map<std::tuple<int, int, int>, int> numbers;  // by step, micro-batch and coordinates on all axes but replicas'
+  std::map<std::tuple<int, int, int>, int> numbers;   // by step, micro-batch and coordinates on all axes but replicas'
   std::map<std::tuple<int, int, int>, Slot> members;  // by step, rank and micro-batch
   std::map<std::tuple<int, int, int>, int> unsaid;    // coordinates on axes of which nothing is said, by all others
   struct Found {
@@ -86,9 +86,8 @@ ExtractedColumns::ExtractedColumns(const Extraction& extraction, const Extracted
                                                       run_.coordinates(who.rank, open));
       if (!is_new && first->second != run_.coordinates(who.rank, open)) unsaid_ |= open;
     }
-    const auto [found, is_new] =
-        numbers.try_emplace({step, who.micro_batch, run_.other_coordinates(who.rank, replicas)},
-                            static_cast<int>(columns_.size()));
+    const auto [found, is_new] = numbers.try_emplace(
+        {step, who.micro_batch, run_.other_coordinates(who.rank, replicas)}, static_cast<int>(columns_.size()));
     if (is_new) {
       Column column;
       column.rank = who.rank;

@@ -16,8 +16,8 @@ class JsonOutline {
  public:
   explicit JsonOutline(std::string_view text) : text_(text) {}
 
-  /// Calls begins(key, place) for each member, with the place after its colon, and item(key, first, end) for each object
-  /// in its array. Stops where one of them returns false.
+  /// Calls begins(key, place) for each member, with the place after its colon, and item(key, first, end) for each
+  /// object in its array. Stops where one of them returns false.
   void run(const std::function<bool(std::string_view)>& begins,
            const std::function<void(std::string_view, std::size_t, std::size_t)>& item) {
     std::string_view key, last;
@@ -107,8 +107,9 @@ Json ExtractionText::head(Diagnostics& mistakes) const {
 
 Json ExtractionText::program(std::size_t index, Diagnostics& mistakes) const {
   const Item& item = items_[index];
-  return parse_json(std::make_shared<Source>(Source{source_->name, source_->text.substr(item.begin, item.end - item.begin)}),
-                    mistakes);
+  return parse_json(
+      std::make_shared<Source>(Source{source_->name, source_->text.substr(item.begin, item.end - item.begin)}),
+      mistakes);
 }
 
 Place ExtractionText::place(std::size_t program, const Place& within) const {

@@ -30,9 +30,9 @@ struct Contributing {
 
 /// What is found of elements that hold one sum; the same for all ranks that read it, but for words.
 struct Judgement {
-  PieceFinding finding;                      ///< without place and ranks
-  bool is_told = false;                      ///< of some ranks, with its coefficients
-  bool by_formula = false;                   ///< wrong by a formula that is exact; words depend on who reads it
+  PieceFinding finding;     ///< without place and ranks
+  bool is_told = false;     ///< of some ranks, with its coefficients
+  bool by_formula = false;  ///< wrong by a formula that is exact; words depend on who reads it
   Explanation explanation;
   std::deque<Column> earlier;  ///< of optimizer steps before
 };
@@ -232,10 +232,10 @@ class ExtractionJudge::Judging {
     // In stretches of indices all that matters is by how much the elements of contributions are off.
     const bool is_simple = is_simple_[at(region.parameter)] != 0;
     const std::int64_t shift = stretch.shift - result.first - (is_simple ? *region.begin : 0);
-    const auto [found, is_new] = judgement_numbers_.try_emplace(
-        {region.parameter, step_, stretch.form, shift, is_simple ? -1 : result.region,
-         is_simple ? 0 : part.begin + result.first, groups},
-        -1);
+    const auto [found, is_new] =
+        judgement_numbers_.try_emplace({region.parameter, step_, stretch.form, shift, is_simple ? -1 : result.region,
+                                        is_simple ? 0 : part.begin + result.first, groups},
+                                       -1);
     if (!is_new) return found->second;
     const int number = add(judge_window(result, stretch, part, groups));
     return judgement_numbers_[{region.parameter, step_, stretch.form, shift, is_simple ? -1 : result.region,
@@ -284,7 +284,7 @@ class ExtractionJudge::Judging {
   }
 
   Judgement judge_elements(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
-                     const std::vector<int>& groups) {
+                           const std::vector<int>& groups) {
     const int parameter = extraction_.regions[at(result.region)].parameter;
     const Contributing& own = contributing(parameter, groups);
     Judgement judgement;
@@ -304,8 +304,7 @@ class ExtractionJudge::Judging {
       const ExtractedContribution& contribution = contribution_of(term, group);
       const Region& region = extraction_.regions[at(contribution.region)];
       const std::int64_t move = move_of(result, stretch, term, contribution);
-      const bool is_own =
-          region.parameter == parameter && is_same_element(result, part, move, contribution.region);
+      const bool is_own = region.parameter == parameter && is_same_element(result, part, move, contribution.region);
       if (is_own && own.columns.slot(term.rank, term.source) != nullptr) {
         entered.push_back(term);
       } else if (is_own && contribution.step < step_ && is_in_run(contribution.step)) {
@@ -313,10 +312,9 @@ class ExtractionJudge::Judging {
       } else {
         other_terms.push_back(other_term(result, term, contribution, move));
         if (foreign.empty())
-          foreign = region.parameter == parameter
-                        ? "contributions of other elements are in it"
-                        : "contributions to another parameter are in it, " +
-                              run_.parameters[at(region.parameter)].declared.name;
+          foreign = region.parameter == parameter ? "contributions of other elements are in it"
+                                                  : "contributions to another parameter are in it, " +
+                                                        run_.parameters[at(region.parameter)].declared.name;
       }
     }
     bool uneven = false;
@@ -490,8 +488,8 @@ class ExtractionJudge::Judging {
         compared = compared && common != nullptr;
         if (common == nullptr) continue;
         for (const Overlap& one : *common) {
-          const Interval theirs = intersect({one.elements.begin + one.move, one.elements.end + one.move},
-                                            {first, first + elements});
+          const Interval theirs =
+              intersect({one.elements.begin + one.move, one.elements.end + one.move}, {first, first + elements});
           if (!theirs.empty()) read.push_back({theirs.begin - one.move, theirs.end - one.move});
         }
       }

@@ -19,12 +19,11 @@ bool brings_values(const std::string& op) { return op == "all_gather" || op == "
 
 /// Whether nothing of the steps is known to be missing.
 bool is_whole(const CapturedRun& run, const std::vector<int>& steps) {
-  return
-      std::none_of(run.gaps.begin(), run.gaps.end(), [&](const RunGap& gap) { return gap.concerns(steps); }) &&
-      std::none_of(run.unknowns.begin(), run.unknowns.end(), [&](const auto& unknown) {
-        const int step = unknown.first.first;
-        return step < 0 || std::find(steps.begin(), steps.end(), step) != steps.end();
-      });
+  return std::none_of(run.gaps.begin(), run.gaps.end(), [&](const RunGap& gap) { return gap.concerns(steps); }) &&
+         std::none_of(run.unknowns.begin(), run.unknowns.end(), [&](const auto& unknown) {
+           const int step = unknown.first.first;
+           return step < 0 || std::find(steps.begin(), steps.end(), step) != steps.end();
+         });
 }
 
 /// `gets`: by parameter, whether some rank's optimizer does; `without`: ranks, by parameter.

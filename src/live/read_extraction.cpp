@@ -160,12 +160,13 @@ class ExtractionReader {
       }
     }
     std::sort(details.ranks.begin(), details.ranks.end());
-    for (const std::int64_t rank : event.wholes("played", 0, world - 1)) details.played.push_back(static_cast<int>(rank));
+    for (const std::int64_t rank : event.wholes("played", 0, world - 1))
+      details.played.push_back(static_cast<int>(rank));
     std::sort(details.played.begin(), details.played.end());
     const Json* played = event.find("played");
     if (played == nullptr || !played->is_array()) return;
-    const bool among = std::includes(details.ranks.begin(), details.ranks.end(), details.played.begin(),
-                                     details.played.end());
+    const bool among =
+        std::includes(details.ranks.begin(), details.ranks.end(), details.played.begin(), details.played.end());
     if (details.played.empty() || !among)
       event.mistake(*played, "\"played\": expected some of the program's own ranks, each once");
   }

@@ -23,13 +23,17 @@ using symbolic::ProgramOp;
 /// What a call may carry: sums over all members of a group stay far below what a number can hold.
 constexpr std::int64_t most_elements_of_call = std::int64_t{1} << 40;
 
-constexpr std::array op_names = {
-    std::pair{ProgramOp::all_reduce, "all_reduce"}, std::pair{ProgramOp::reduce_scatter, "reduce_scatter"},
-    std::pair{ProgramOp::all_gather, "all_gather"}, std::pair{ProgramOp::broadcast, "broadcast"},
-    std::pair{ProgramOp::reduce, "reduce"},         std::pair{ProgramOp::gather, "gather"},
-    std::pair{ProgramOp::scatter, "scatter"},       std::pair{ProgramOp::all_to_all, "all_to_all"},
-    std::pair{ProgramOp::send, "send"},             std::pair{ProgramOp::recv, "recv"},
-    std::pair{ProgramOp::barrier, "barrier"}};
+constexpr std::array op_names = {std::pair{ProgramOp::all_reduce, "all_reduce"},
+                                 std::pair{ProgramOp::reduce_scatter, "reduce_scatter"},
+                                 std::pair{ProgramOp::all_gather, "all_gather"},
+                                 std::pair{ProgramOp::broadcast, "broadcast"},
+                                 std::pair{ProgramOp::reduce, "reduce"},
+                                 std::pair{ProgramOp::gather, "gather"},
+                                 std::pair{ProgramOp::scatter, "scatter"},
+                                 std::pair{ProgramOp::all_to_all, "all_to_all"},
+                                 std::pair{ProgramOp::send, "send"},
+                                 std::pair{ProgramOp::recv, "recv"},
+                                 std::pair{ProgramOp::barrier, "barrier"}};
 
 std::optional<ProgramOp> read_op(const Event& event) {
   const std::string name = event.required_text("op");
@@ -52,15 +56,16 @@ std::optional<std::int64_t> number_in(const Event& event, const Json& json, cons
                                       std::int64_t most) {
   const std::optional<std::int64_t> number = whole_number_of(json);
   if (number && *number >= least && *number <= most) return number;
-  event.mistake(json, fmt::format("{}: expected a whole number from {} to {}, found {}", what, least, most,
-                                  json.describe()));
+  event.mistake(json,
+                fmt::format("{}: expected a whole number from {} to {}, found {}", what, least, most, json.describe()));
   return std::nullopt;
 }
 
 std::optional<Rational> fraction_in(const Event& event, const Json& json, const char* what) {
   std::optional<Rational> number;
   if (json.is_string() || json.is_number()) number = Rational::parse(json.text());
-  if (!number) event.mistake(json, fmt::format("{}: expected a fraction such as \"1/8\", found {}", what, json.describe()));
+  if (!number)
+    event.mistake(json, fmt::format("{}: expected a fraction such as \"1/8\", found {}", what, json.describe()));
   return number;
 }
 
@@ -90,7 +95,8 @@ void ProgramReader::event(const Json& json, int line, Diagnostics& mistakes) {
 }
 
 void ProgramReader::end(const Json& events, Diagnostics& mistakes) {
-  if (!ended_) mistakes.add(events.place(), "the program has no \"end\": what it does after its last event is not known");
+  if (!ended_)
+    mistakes.add(events.place(), "the program has no \"end\": what it does after its last event is not known");
   for (const auto& [step, place] : result_places_) {
     if (!steps_[step].complete)
       mistakes.add(place, fmt::format("a result of optimizer step {}, which has no \"step\" event", step));
@@ -146,8 +152,8 @@ std::optional<ProgramReader::Part> ProgramReader::part(const Event& event) const
   std::int64_t whole = 1;
   for (const Interval& interval : declared.pieces[at(piece)]) whole *= interval.size();
   part.first = event.find("first") == nullptr ? 0 : event.whole("first", 0, whole);
-  part.elements = event.find("elements") == nullptr ? whole - part.first
-                                                    : event.whole("elements", 0, whole - part.first);
+  part.elements =
+      event.find("elements") == nullptr ? whole - part.first : event.whole("elements", 0, whole - part.first);
   return part;
 }
 
@@ -177,7 +183,8 @@ void ProgramReader::contribution(const Event& event) {
   details_.contributions.push_back(one);
   RankStep& of_step = steps_[step];
   of_step.micro_batches = std::max(of_step.micro_batches, micro_batch + 1);
-  if (of_step.complete) event.mistake(fmt::format("a contribution to optimizer step {} after its \"step\" event", step));
+  if (of_step.complete)
+    event.mistake(fmt::format("a contribution to optimizer step {} after its \"step\" event", step));
 }
 
 std::vector<symbolic::SourceTerm> ProgramReader::terms(const Event& event, const Json& list, std::int64_t count) const {
@@ -304,9 +311,8 @@ bool ProgramReader::root_and_peer(const Event& event, ProgramCall& call) const {
   if (!has_root(call.op)) return true;
   const Json* root = event.required("root");
   if (root == nullptr) return false;
-  const std::optional<int> position =
-      tables_.position(event, root->is_object() ? event.inner(*root) : event, root->is_object(), call.group,
-                       details_.ranks);
+  const std::optional<int> position = tables_.position(event, root->is_object() ? event.inner(*root) : event,
+                                                       root->is_object(), call.group, details_.ranks);
   call.root = position.value_or(-1);
   return position.has_value();
 }

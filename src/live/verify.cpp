@@ -79,7 +79,8 @@ class Verifier {
                                  *reference_, judged_, result_);
     }
     finish();
-    if (extraction_ == nullptr && options_.blame && (result_.count(Verdict::wrong) > 0 || !result_.collectives.empty())) blame();
+    if (extraction_ == nullptr && options_.blame && (result_.count(Verdict::wrong) > 0 || !result_.collectives.empty()))
+      blame();
     if (!options_.coefficients) {
       for (VerifiedPiece& piece : result_.pieces) {
         if (piece.verdict == Verdict::right) std::vector<RecoveredCoefficient>().swap(piece.coefficients);
@@ -134,10 +135,10 @@ class Verifier {
     std::sort(played.begin(), played.end());
     if (first < 0) return;
     const bool is_one = extraction_->details.size() == 1;
-    result_.notes.push_back(fmt::format("ran {} of {} ranks ({}); the others are taken to run {}.", played.size(),
-                                        run_.header.world, live::numbers_words(played),
-                                        is_one ? fmt::format("the program of rank {}", first)
-                                               : "the program of one of these"));
+    result_.notes.push_back(
+        fmt::format("ran {} of {} ranks ({}); the others are taken to run {}.", played.size(), run_.header.world,
+                    live::numbers_words(played),
+                    is_one ? fmt::format("the program of rank {}", first) : "the program of one of these"));
   }
 
   void choose_parameters() {

@@ -63,8 +63,9 @@ class CellVerifier {
     // A contribution that is not known may be what is missing, or be the same as one that is known.
     for (PieceFinding& judged : all) {
       if (complete_ || judged.piece.verdict == Verdict::undecided) continue;
-      set_undecided(judged, judged.piece.verdict == Verdict::right ? "right, as far as the run was recorded"
-                                                               : "as far as the run was recorded: " + judged.summary);
+      set_undecided(judged, judged.piece.verdict == Verdict::right
+                                ? "right, as far as the run was recorded"
+                                : "as far as the run was recorded: " + judged.summary);
     }
     return all;
   }
@@ -105,22 +106,23 @@ class CellVerifier {
           fmt::format("{} that the optimizer gets {} infinite or no number, and none that backward yields",
                       counted(result.non_finite, "element"), result.non_finite == 1 ? "is" : "are");
       return set_wrong(judged, Mistake::wrong_values,
-                   "the optimizer gets elements that are infinite or no numbers, and backward yields none");
+                       "the optimizer gets elements that are infinite or no numbers, and backward yields none");
     }
     if (!columns_.missing.empty()) return set_undecided(judged, columns_.missing);
     Problem problem;
     if (const std::optional<int> missing = read_result(context_.files, cell_.step, group, problem.result))
-      return set_undecided(judged,
-                       fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
+      return set_undecided(
+          judged, fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
     if (!is_finite(problem.result))
       return set_undecided(judged, "the sketch of what the optimizer gets has sums that are no finite numbers");
     if (is_zero(problem.result) && group.shares.empty() && !ZeroHashes(columns_.zero_hashes).add(result))
       return set_undecided(judged, fmt::format("what the optimizer gets {}", not_of_zeros));
     if (columns_.unsaid_axis >= 0) {
       const std::string& axis = context_.run.header.axes[at(columns_.unsaid_axis)];
-      return set_undecided(judged, fmt::format("ranks along {} yield different gradients of it, and nothing says whether "
-                                           "they hold different parts of it or shares of one gradient",
-                                           axis));
+      return set_undecided(judged,
+                           fmt::format("ranks along {} yield different gradients of it, and nothing says whether "
+                                       "they hold different parts of it or shares of one gradient",
+                                       axis));
     }
     problem.result_dtype = result.dtype;
     problem.coarsest = coarser(result.dtype, cell_.coarsest);
@@ -143,7 +145,8 @@ class CellVerifier {
     auto step = std::lower_bound(steps.begin(), steps.end(), cell_.step);
     for (int back = 1; step != steps.begin() && context_.run.waits(*--step, cell_.parameter); ++back) {
       if (back > most_back) {
-        set_undecided(judged, fmt::format("its optimizer did not step in more than {} optimizer steps before", most_back));
+        set_undecided(judged,
+                      fmt::format("its optimizer did not step in more than {} optimizer steps before", most_back));
         return true;
       }
       const auto columns = earlier(back);
@@ -202,7 +205,7 @@ class CellVerifier {
     // What clipping left of earlier steps is no small fraction.
     if (!found.exact())
       set_wrong(judged, kind_of(found, cell_.step),
-            found.stale ? stale_words : "the coefficients are not the expected ones");
+                found.stale ? stale_words : "the coefficients are not the expected ones");
     else
       cell_formulas_.wrong_by(judged, found);
     if (!found.told_apart)

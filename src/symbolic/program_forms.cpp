@@ -301,16 +301,14 @@ void ProgramForms::compose(int number) {
   }
 }
 
-Stretches ProgramForms::result(int rank, int result) {
-  return evaluate(rank, programs_.of(rank).results[at(result)]);
-}
+Stretches ProgramForms::result(int rank, int result) { return evaluate(rank, programs_.of(rank).results[at(result)]); }
 
 std::vector<ComposedTerm> ProgramForms::terms_of(int form) const {
   std::vector<ComposedTerm> terms;
   for (const Forms::Term& term : forms_.form(form)) {
     const Atom& atom = forms_.atom_at(term.atom);
-    terms.push_back({atom.source, atom.micro_batch, forms_.frame_at(atom.frame).offset,
-                     forms_.coefficient_at(term.coefficient)});
+    terms.push_back(
+        {atom.source, atom.micro_batch, forms_.frame_at(atom.frame).offset, forms_.coefficient_at(term.coefficient)});
   }
   std::sort(terms.begin(), terms.end(), [](const ComposedTerm& a, const ComposedTerm& b) {
     return std::tie(a.rank, a.source, a.offset) < std::tie(b.rank, b.source, b.offset);

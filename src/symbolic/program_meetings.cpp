@@ -88,8 +88,8 @@ class MeetingCheck {
                              (own.op == ProgramOp::scatter && static_cast<int>(i) == own.root);
     const std::vector<std::int64_t>& splits = own.input_splits;
     const bool fits = splits.empty() ? own.elements % all == 0
-                                     : splits.size() == members_ &&
-                                           std::accumulate(splits.begin(), splits.end(), std::int64_t{0}) == own.elements;
+                                     : splits.size() == members_ && std::accumulate(splits.begin(), splits.end(),
+                                                                                    std::int64_t{0}) == own.elements;
     if (falls_apart && !fits)
       return fmt::format("rank {} puts in {}, which do not fall into {}", ranks_[i], counted(own.elements, "element"),
                          counted(all, "part"));

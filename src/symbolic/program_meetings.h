@@ -35,19 +35,19 @@ struct StuckRank {
 /// Which calls meet.
 struct Meetings {
   std::vector<Meeting> all;
-  std::vector<int> order;                    ///< of those to which all came, one that ranks could go through
-  std::vector<std::vector<int>> of_rank;     ///< by rank and call: the meeting; -1: the rank never gets there
-  std::vector<StuckRank> stuck;              ///< ranks that wait for each other in a circle, or the first that waits for
-                                             ///< one that has ended; empty: every rank ends
-  bool reached(int rank, int call) const {   ///< whether that call of that rank completes
+  std::vector<int> order;                   ///< of those to which all came, one that ranks could go through
+  std::vector<std::vector<int>> of_rank;    ///< by rank and call: the meeting; -1: the rank never gets there
+  std::vector<StuckRank> stuck;             ///< ranks that wait for each other in a circle, or the first that waits for
+                                            ///< one that has ended; empty: every rank ends
+  bool reached(int rank, int call) const {  ///< whether that call of that rank completes
     const int meeting = of_rank[static_cast<std::size_t>(rank)][static_cast<std::size_t>(call)];
     return meeting >= 0 && all[static_cast<std::size_t>(meeting)].complete();
   }
 };
 
 /// Runs the ranks' calls as c10d matches them: the n-th on a process group of each member, the n-th send to a rank with
-/// its n-th receive from there. A call that is not asynchronous holds its rank until all came; an asynchronous one until
-/// something reads its output. Complexity: linear in the calls of all ranks.
+/// its n-th receive from there. A call that is not asynchronous holds its rank until all came; an asynchronous one
+/// until something reads its output. Complexity: linear in the calls of all ranks.
 Meetings match_calls(const RankPrograms& programs);
 
 }  // namespace lockstep::symbolic

@@ -233,6 +233,36 @@ def test_a_hole_and_what_nobody_knows_are_undecided(run, tmp_path):
     assert formulas(report) == {("weight", "[0, 2)", (0, 1)): "(g0+g1)/2", ("weight", "[2, 4)", (0, 1)): "g0 + g1"}
 
 
+def test_contributions_of_one_micro_batch_are_one_gradient(run, tmp_path):
+    def program(second):
+        own = Program((0, 2))
+        own.parameter("weight", 4)
+        sources = [own.contribution("weight") for _ in range(2)]
+        terms = [["1", sources[0], 0], *([[second, sources[1], 0]] if second else [])]
+        reduced = own.call("all_reduce", 4, [[0, 4, terms]], 4, reduce="avg")
+        return own.result("weight", [[0, 4, [["1", reduced, 0]]]]).step().end()
+
+    assert formulas(checked(run, tmp_path, program("1"), status=0)) == {("weight", None, (0, 1)): "(g0+g1)/2"}
+    for second in ("1/2", None):
+        report = checked(run, tmp_path, program(second))
+        assert whats(report) == ["several contributions of one micro-batch came with different coefficients"]
+
+
+def test_factors_that_ranks_do_not_agree_on(run, tmp_path):
+    def program(rank, factor):
+        own = Program((rank, rank + 1))
+        own.parameter("weight", 4)
+        source = own.contribution("weight")
+        reduced = own.call("all_reduce", 4, [[0, 4, [["1", source, 0]]]], 4, reduce="premul_sum", factor=factor)
+        return own.result("weight", [[0, 4, [["1", reduced, 0]]]]).step().end()
+
+    checked(run, tmp_path, program(0, "1/2"), program(1, "1/2"), status=0)
+    report = checked(run, tmp_path, program(0, "1/2"), program(1, "1/4"))
+    assert report["collectives"] == ["collective 1 of ranks 0 and 1, in optimizer step 0, all_reduce of 4 float32 elements "
+                                     "(premul_sum): ranks 0 and 1 call it with different reductions."]
+    assert report["counts"]["undecided"] == 1
+
+
 def test_contributions_of_other_elements(run, tmp_path):
     def program(offset, other=False):
         own = Program((0, 2))

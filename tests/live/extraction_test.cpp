@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/diagnostic.h"
 #include "src/live/extraction.h"
+
+#include "lockstep/diagnostic.h"
 #include "src/live/region_overlaps.h"
 #include "tests/catch.h"
 
@@ -91,11 +92,13 @@ TEST_CASE("what is no extraction is not taken for one") {
 TEST_CASE("mistakes in an extraction are told at their place in the file") {
   CHECK(refusal_at("\"lockstep_extract\": 1", "\"lockstep_extract\": 2", "2,") ==
         "it is of version 2 of the format; this program reads 1: a newer one is needed");
-  CHECK(refusal_at("\"world\": 2", "\"world\": 3", "{\"axes\"") == "the sizes of the mesh make 2 ranks, and \"world\" is 3");
+  CHECK(refusal_at("\"world\": 2", "\"world\": 3", "{\"axes\"") ==
+        "the sizes of the mesh make 2 ranks, and \"world\" is 3");
   CHECK(refusal_at("\"world\": 2", "\"world\": \"x\"", "\"x\"") ==
         "\"world\" of a \"lockstep_extract\" file: expected a whole number from 1 to 1048576, found the string \"x\"");
   CHECK(refusal_at("\"mean\"", "\"maen\"", "\"maen\"") == "unknown loss \"maen\"; did you mean \"mean\"?");
-  CHECK(refusal_at("[[0, 2]]", "[[0, 3]]", "[0, 3]") == "\"ranks\": expected [first, end) within 0 and 2, found an array");
+  CHECK(refusal_at("[[0, 2]]", "[[0, 3]]", "[0, 3]") ==
+        "\"ranks\": expected [first, end) within 0 and 2, found an array");
   CHECK(refusal_at("[[0, 2]]", "[[0, 1]]", "[\n") == "no program is that of rank 1");
   CHECK(refusal_at("[[0, 2]]", "[[0, 2], [1, 2]]", "[1, 2]") == "rank 1 has a program already");
   CHECK(refusal_at("\"played\": [0]", "\"played\": []", "[]") ==
@@ -104,14 +107,15 @@ TEST_CASE("mistakes in an extraction are told at their place in the file") {
         "expected an object with the key \"event\", found one without it");
   CHECK(refusal_at("\"id\": 7", "\"id\": -1", "-1") ==
         "\"id\" of a \"parameter\" event: expected a whole number from 0 to 4611686018427387903, found the number -1");
-  CHECK(refusal_at("\"piece\": 0, \"source\"", "\"piece\": 1, \"source\"", "1, \"source\"") == "piece 1 of \"a\", which has 1");
+  CHECK(refusal_at("\"piece\": 0, \"source\"", "\"piece\": 1, \"source\"", "1, \"source\"") ==
+        "piece 1 of \"a\", which has 1");
   CHECK(refusal_at("\"parameter\": 7, \"piece\": 0, \"source\"", "\"parameter\": 6, \"piece\": 0, \"source\"", "6") ==
         "parameter 6 was not declared by a \"parameter\" event before");
   CHECK(refusal_at("\"source\": 0}", "\"source\": 1}", "1}") == "expected source 0, the next one, found the number 1");
   CHECK(refusal_at("\"all_reduce\"", "\"all_redcue\"", "\"all_redcue\"") ==
         "unknown operation \"all_redcue\"; did you mean \"all_reduce\"?");
-  CHECK(refusal_at("{\"axes\": [\"dp\"]}, \"elements\"", "{\"axes\": [\"pd\"]}, \"elements\"", "{\"axes\": [\"pd\"]}") ==
-        "\"pd\" is no axis of the mesh; did you mean \"dp\"?");
+  CHECK(refusal_at("{\"axes\": [\"dp\"]}, \"elements\"", "{\"axes\": [\"pd\"]}, \"elements\"",
+                   "{\"axes\": [\"pd\"]}") == "\"pd\" is no axis of the mesh; did you mean \"dp\"?");
   CHECK(refusal_at("{\"axes\": [\"dp\"]}, \"elements\"", "[0], \"elements\"", "[0]") ==
         "the group is called by ranks 0 and 1, which are not all in it");
   CHECK(refusal_at("{\"axes\": [\"dp\"]}, \"elements\"", "[1, 0, 1], \"elements\"", "[1, 0, 1]") ==
@@ -134,8 +138,8 @@ TEST_CASE("mistakes in an extraction are told at their place in the file") {
         "the step has 0 micro-batches, and micro-batch 0 yielded a contribution");
   CHECK(refusal_at(",\n      {\"event\": \"end\"}", "", "[\n") ==
         "the program has no \"end\": what it does after its last event is not known");
-  CHECK(refusal_at("{\"event\": \"step\", \"step\": 0, \"micro_batches\": 1, \"tokens\": [null]},", "", "[[0, 4, [[\"1\"") ==
-        "a result of optimizer step 0, which has no \"step\" event");
+  CHECK(refusal_at("{\"event\": \"step\", \"step\": 0, \"micro_batches\": 1, \"tokens\": [null]},", "",
+                   "[[0, 4, [[\"1\"") == "a result of optimizer step 0, which has no \"step\" event");
   CHECK(refusal_at("{\"event\": \"weather\"}", "{\"event\": \"end\"}", "{\"event\": \"result\"") ==
         "an event after the \"end\" of the program");
 }
@@ -166,7 +170,8 @@ TEST_CASE("what is no JSON, or is cut off anywhere, is told and nothing else hap
   const std::string cut_off = extraction_refusal(right_extraction.substr(0, right_extraction.size() - 1));
   INFO(cut_off);
   CHECK(cut_off.starts_with("step.json:17:4: error: "));
-  CHECK(extraction_refusal("{\"lockstep_extract\": 1, \"world\": 1, \"mesh\": {\"axes\": [], \"sizes\": []}, \"programs\": [3]}")
+  CHECK(extraction_refusal(
+            "{\"lockstep_extract\": 1, \"world\": 1, \"mesh\": {\"axes\": [], \"sizes\": []}, \"programs\": [3]}")
             .find("expected a program, found the number 3") != std::string::npos);
 }
 
@@ -175,8 +180,12 @@ TEST_CASE("regions have elements in common as their indices have") {
   RunParameter parameter;
   parameter.declared.shape = {3, 4, 2};
   extraction.run.parameters = {parameter};
-  const std::vector<std::vector<Interval>> pieces = {
-      {{0, 24}}, {{5, 17}}, {{0, 3}, {0, 4}, {0, 2}}, {{1, 3}, {1, 3}, {0, 2}}, {{0, 2}, {2, 4}, {1, 2}}, {{2, 3}, {0, 4}, {0, 2}}};
+  const std::vector<std::vector<Interval>> pieces = {{{0, 24}},
+                                                     {{5, 17}},
+                                                     {{0, 3}, {0, 4}, {0, 2}},
+                                                     {{1, 3}, {1, 3}, {0, 2}},
+                                                     {{0, 2}, {2, 4}, {1, 2}},
+                                                     {{2, 3}, {0, 4}, {0, 2}}};
   const auto indices = [&](const std::vector<Interval>& piece) {
     std::vector<std::int64_t> all;
     if (piece.size() == 1) {
@@ -208,7 +217,8 @@ TEST_CASE("regions have elements in common as their indices have") {
           CHECK(own.at(static_cast<std::size_t>(i)) == theirs.at(static_cast<std::size_t>(i + one.move)));
       }
       std::size_t expected = 0;
-      for (const std::int64_t index : own) expected += static_cast<std::size_t>(std::count(theirs.begin(), theirs.end(), index));
+      for (const std::int64_t index : own)
+        expected += static_cast<std::size_t>(std::count(theirs.begin(), theirs.end(), index));
       CHECK(common == expected);
     }
   }

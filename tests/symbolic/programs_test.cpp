@@ -237,8 +237,7 @@ class DrawnPrograms {
           const ProgramCall& other = calls[at(group[j])];
           std::size_t begin = 0;
           for (std::size_t k = 0; k < i; ++k) begin += at(other.input_splits[k]);
-          for (std::int64_t k = 0; k < other.input_splits[i]; ++k)
-            out.push_back(inputs[at(group[j])][begin + at(k)]);
+          for (std::int64_t k = 0; k < other.input_splits[i]; ++k) out.push_back(inputs[at(group[j])][begin + at(k)]);
         }
         return out;
       default:
