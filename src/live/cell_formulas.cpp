@@ -16,7 +16,7 @@ using Verdict = VerifiedPiece::Verdict;
 
 void set_wrong(PieceFinding& judged, Mistake kind, std::string what) {
   judged.piece.verdict = Verdict::wrong;
-  judged.kind = judged.piece.ranks.empty() ? Mistake::no_owner : kind;
+  judged.kind = kind;
   judged.summary = std::move(what);
 }
 

@@ -59,4 +59,9 @@ struct Extraction {
 /// Reads an extraction (docs/extract.md). Throws InputError with everything that is wrong with it, with its place.
 Extraction read_extraction(const std::shared_ptr<const Source>& source);
 
+/// The ranks that were run to find out what all do, ascending.
+std::vector<int> played_ranks(const Extraction& extraction);
+/// A sentence: how many these are, and whose program the others are taken to run; "" where all were run.
+std::string not_played_words(const Extraction& extraction);
+
 }  // namespace lockstep::live

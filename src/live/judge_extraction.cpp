@@ -11,31 +11,16 @@
 
 #include "src/base/counted.h"
 #include "src/live/extraction_order.h"
+#include "src/live/judged_elements.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {
 
 namespace {
 
-using symbolic::ComposedTerm;
 using symbolic::Stretch;
 using symbolic::Stretches;
 using Verdict = VerifiedPiece::Verdict;
-
-/// What contributes to some elements, with the words for it.
-struct Contributing {
-  ExtractedColumns columns;
-  CellFormulas formulas;
-};
-
-/// What is found of elements that hold one sum; the same for all ranks that read it, but for words.
-struct Judgement {
-  PieceFinding finding;     ///< without place and ranks
-  bool is_told = false;     ///< of some ranks, with its coefficients
-  bool by_formula = false;  ///< wrong by a formula that is exact; words depend on who reads it
-  Explanation explanation;
-  std::deque<Column> earlier;  ///< of optimizer steps before
-};
 
 }  // namespace
 
@@ -45,13 +30,12 @@ class ExtractionJudge::Judging {
           bool coefficients)
       : extraction_(extraction),
         run_(extraction.run),
-        formulas_(formulas),
-        expected_(expected),
         coefficients_(coefficients),
         meetings_(symbolic::match_calls(extraction.programs)),
         forms_(extraction.programs, meetings_),
         contributions_(extraction),
         overlaps_(extraction),
+        elements_(extraction, formulas, expected, forms_, contributions_, overlaps_),
         results_(run_.parameters.size()),
         pieces_(run_.parameters.size()),
         piece_numbers_(run_.parameters.size()),
@@ -71,14 +55,15 @@ class ExtractionJudge::Judging {
     for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
       const auto parameter = static_cast<int>(i);
       if (chosen[i] == 0 || run_.waits(step, parameter)) continue;
+      elements_.begin(step);
       const std::map<Key, Readers> slots = collect(parameter);
       for (const auto& [key, readers] : slots) tell(key, readers, all);
       tell_unread(parameter, slots, all);
       // What many ranks contribute to many parameters would take much memory together.
       judgements_.clear();
+      told_.clear();
       judgement_numbers_.clear();
       unknown_.clear();
-      contributing_.clear();
     }
     return all;
   }
@@ -209,19 +194,8 @@ class ExtractionJudge::Judging {
     const auto [found, is_new] = unknown_.try_emplace({step_, parameter, why}, -1);
     if (!is_new) return found->second;
     Judgement judgement;
-    judgement.finding.piece.parameter = parameter;
     set_undecided(judgement.finding, "what the optimizer gets is not known: " + why);
     return found->second = add(std::move(judgement));
-  }
-
-  const Contributing& contributing(int parameter, const std::vector<int>& groups) {
-    std::unique_ptr<Contributing>& known = contributing_[{parameter, groups}];
-    if (!known) {
-      ExtractedColumns columns(extraction_, contributions_, groups, expected_, parameter);
-      CellFormulas words(run_, formulas_, step_, columns.columns());
-      known = std::make_unique<Contributing>(Contributing{std::move(columns), std::move(words)});
-    }
-    return *known;
   }
 
   int judgement(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
@@ -237,165 +211,9 @@ class ExtractionJudge::Judging {
                                         is_simple ? 0 : part.begin + result.first, groups},
                                        -1);
     if (!is_new) return found->second;
-    const int number = add(judge_window(result, stretch, part, groups));
+    const int number = add(elements_.judge(result, stretch, part, groups));
     return judgement_numbers_[{region.parameter, step_, stretch.form, shift, is_simple ? -1 : result.region,
                                is_simple ? 0 : part.begin + result.first, groups}] = number;
-  }
-
-  /// Where the elements of a contribution's term stand in its region, seen from the elements of the result's.
-  std::int64_t move_of(const ExtractedResult& result, const Stretch& stretch, const ComposedTerm& term,
-                       const ExtractedContribution& contribution) const {
-    return contribution.first - result.first + stretch.shift + term.offset;
-  }
-
-  bool is_same_element(const ExtractedResult& result, const Interval& part, std::int64_t move, int region) {
-    const std::vector<Overlap>* common = overlaps_.of(result.region, region);
-    if (common == nullptr) return false;
-    const Interval own{part.begin + result.first, part.end + result.first};
-    return std::any_of(common->begin(), common->end(), [&](const Overlap& one) {
-      return one.move == move && one.elements.begin <= own.begin && own.end <= one.elements.end;
-    });
-  }
-
-  const ExtractedContribution& contribution_of(const ComposedTerm& term, int& group) const {
-    const int program = extraction_.programs.program_of[at(term.rank)];
-    const ExtractedProgram& details = extraction_.details[at(program)];
-    const int number = details.contribution_of[at(term.source)];
-    group = contributions_.group_of(program, number);
-    return details.contributions[at(number)];
-  }
-
-  /// Where the optimizer did not step before, what came since may belong to what it gets, from one of these steps on.
-  Judgement judge_window(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
-                         const std::vector<int>& groups) {
-    std::set<int, std::greater<>> steps = {step_};
-    for (const int number : groups) steps.insert(contributions_.group(number).step);
-    std::optional<Judgement> first;
-    for (const int from : steps) {
-      std::vector<int> since;
-      for (const int number : groups) {
-        if (contributions_.group(number).step >= from) since.push_back(number);
-      }
-      Judgement judgement = judge_elements(result, stretch, part, since);
-      if (judgement.finding.piece.verdict == Verdict::right) return judgement;
-      if (!first) first = std::move(judgement);
-    }
-    return std::move(*first);
-  }
-
-  Judgement judge_elements(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
-                           const std::vector<int>& groups) {
-    const int parameter = extraction_.regions[at(result.region)].parameter;
-    const Contributing& own = contributing(parameter, groups);
-    Judgement judgement;
-    PieceFinding& finding = judgement.finding;
-    finding.piece.parameter = parameter;
-    finding.piece.expected = own.formulas.expected();
-    if (const std::string* why = run_.unknown(step_, parameter)) {
-      set_undecided(finding, *why);
-      return judgement;
-    }
-    std::vector<ComposedTerm> entered;
-    std::map<std::tuple<int, int, int>, Rational> before;  // of earlier steps: step, rank and micro-batch
-    std::string foreign;
-    std::vector<Term> other_terms;
-    for (const ComposedTerm& term : forms_.terms_of(stretch.form)) {
-      int group = -1;
-      const ExtractedContribution& contribution = contribution_of(term, group);
-      const Region& region = extraction_.regions[at(contribution.region)];
-      const std::int64_t move = move_of(result, stretch, term, contribution);
-      const bool is_own = region.parameter == parameter && is_same_element(result, part, move, contribution.region);
-      if (is_own && own.columns.slot(term.rank, term.source) != nullptr) {
-        entered.push_back(term);
-      } else if (is_own && contribution.step < step_ && is_in_run(contribution.step)) {
-        before[{contribution.step, term.rank, contribution.micro_batch}] += term.coefficient;
-      } else {
-        other_terms.push_back(other_term(result, term, contribution, move));
-        if (foreign.empty())
-          foreign = region.parameter == parameter ? "contributions of other elements are in it"
-                                                  : "contributions to another parameter are in it, " +
-                                                        run_.parameters[at(region.parameter)].declared.name;
-      }
-    }
-    bool uneven = false;
-    Explanation& found = judgement.explanation;
-    found = own.columns.explain(entered, uneven);
-    if (!before.empty()) found = with_earlier(found, before, judgement.earlier);
-    if (!other_terms.empty()) found.right = found.uniform = false;
-    finding.told_apart = finding.piece.told_apart = true;
-    own.formulas.write(finding, found, other_terms);
-    decide(judgement, own, foreign, uneven);
-    return judgement;
-  }
-
-  void decide(Judgement& judgement, const Contributing& own, const std::string& foreign, bool uneven) {
-    PieceFinding& finding = judgement.finding;
-    Explanation& found = judgement.explanation;
-    if (!foreign.empty()) return set_wrong(finding, Mistake::wrong_cut, foreign);
-    if (uneven)
-      return set_wrong(finding, Mistake::wrong_weights,
-                       "several contributions of one micro-batch came with different coefficients");
-    if (own.columns.unsaid() != 0 && !found.stale && (!own.formulas.known() || own.columns.may_be_right(found)))
-      return set_undecided(finding, unsaid_words(own.columns.unsaid()));
-    if (found.right) {
-      finding.piece.verdict = Verdict::right;
-      if (own.columns.columns().empty()) finding.piece.why = "no rank yields a gradient, and the optimizer gets zeros";
-      return;
-    }
-    if (!own.formulas.known()) return own.formulas.without_loss(finding, found);
-    judgement.by_formula = true;
-    finding.piece.verdict = Verdict::wrong;
-    finding.piece.difference = own.formulas.difference(found);
-    finding.kind = kind_of(found, step_);
-  }
-
-  std::string unsaid_words(std::uint32_t axes) const {
-    std::string names;
-    for (std::size_t axis = 0; axis < run_.header.axes.size(); ++axis) {
-      if ((axes >> axis & 1) != 0) names += (names.empty() ? "" : ", ") + run_.header.axes[axis];
-    }
-    return fmt::format(
-        "ranks along {} each yield a gradient of it, and nothing says whether it is one gradient or shares of one",
-        names);
-  }
-
-  /// With what came in earlier optimizer steps.
-  static Explanation with_earlier(const Explanation& without,
-                                  const std::map<std::tuple<int, int, int>, Rational>& before,
-                                  std::deque<Column>& earlier) {
-    Explanation found = without;
-    for (const auto& [key, coefficient] : before) {
-      if (coefficient.is_zero()) continue;
-      const auto& [step, rank, micro_batch] = key;
-      Column column;
-      column.rank = rank;
-      column.step = step;
-      column.micro_batch = micro_batch;
-      column.members = {{rank, micro_batch}};
-      column.expected = Rational(0);
-      earlier.push_back(std::move(column));
-      found.entered.push_back({&earlier.back(), to_double(coefficient), 0, coefficient});
-      found.stale = true;
-    }
-    if (found.stale) found.right = found.uniform = false;
-    return found;
-  }
-
-  /// A contribution to other elements, or to another parameter, by a name of its own.
-  Term other_term(const ExtractedResult& result, const ComposedTerm& term, const ExtractedContribution& contribution,
-                  std::int64_t move) const {
-    const Region& region = extraction_.regions[at(contribution.region)];
-    const Region& own = extraction_.regions[at(result.region)];
-    std::string text = run_.parameters[at(region.parameter)].declared.name;
-    const std::int64_t off = move + (region.begin && own.begin ? *region.begin - *own.begin : 0);
-    if (off != 0) text += fmt::format("{:+}", off);
-    if (contribution.step != step_) text += fmt::format(" of optimizer step {}", contribution.step);
-    if (contribution.micro_batch != 0) text += fmt::format(" of micro-batch {}", contribution.micro_batch);
-    Term other;
-    other.rank = term.rank;
-    other.leftover = std::move(text);
-    other.coefficient = term.coefficient;
-    return other;
   }
 
   int piece(int parameter, const std::string& words) {
@@ -420,7 +238,7 @@ class ExtractionJudge::Judging {
       for (const auto& [number, parts] : by_judgement) {
         std::string words = words_of(region, first + parts.front()->begin, parts.front()->end - parts.front()->begin);
         if (parts.size() > 1) words += fmt::format(" and {} more", parts.size() - 1);
-        PieceFinding finding = number < 0 ? PieceFinding() : copied(judgements_[at(number)]);
+        PieceFinding finding = number < 0 ? PieceFinding() : copied(number);
         finding.piece.step = step_;
         finding.piece.parameter = parameter;
         finding.piece.piece = piece(parameter, words);
@@ -437,12 +255,9 @@ class ExtractionJudge::Judging {
   }
 
   /// With coefficients for those that read it first; for others they are the same.
-  PieceFinding copied(Judgement& judgement) const {
-    PieceFinding& first = judgement.finding;
-    if (!judgement.is_told || coefficients_) {
-      judgement.is_told = true;
-      return first;
-    }
+  PieceFinding copied(int number) {
+    PieceFinding& first = judgements_[at(number)].finding;
+    if (told_.insert(number).second || coefficients_) return first;
     std::vector<RecoveredCoefficient> kept;
     kept.swap(first.piece.coefficients);
     PieceFinding finding = first;
@@ -452,6 +267,7 @@ class ExtractionJudge::Judging {
   }
 
   void no_gradient(PieceFinding& finding, int region, std::int64_t first, std::int64_t elements) {
+    if (const std::string* why = run_.unknown(step_, finding.piece.parameter)) return set_undecided(finding, *why);
     ExtractedResult all;
     all.region = region;
     all.first = first;
@@ -524,22 +340,21 @@ class ExtractionJudge::Judging {
 
   const Extraction& extraction_;
   const CapturedRun& run_;
-  const RunFormulas& formulas_;
-  const std::map<int, Expected>& expected_;
   bool coefficients_;
   symbolic::Meetings meetings_;
   symbolic::ProgramForms forms_;
   ExtractedContributions contributions_;
   RegionOverlaps overlaps_;
+  ElementJudge elements_;
   /// By parameter.
   std::vector<std::vector<std::pair<const ExtractedProgram*, const ExtractedResult*>>> results_;
   std::vector<std::vector<std::string>> pieces_;
   std::vector<std::map<std::string, int>> piece_numbers_;
   std::vector<char> is_simple_;  // by parameter: all its regions are stretches of indices
   std::deque<Judgement> judgements_;
+  std::set<int> told_;  // judgements, of some ranks
   std::map<std::tuple<int, int, int, std::int64_t, int, std::int64_t, std::vector<int>>, int> judgement_numbers_;
   std::map<std::tuple<int, int, std::string>, int> unknown_;  // by step, parameter and reason
-  std::map<std::pair<int, std::vector<int>>, std::unique_ptr<Contributing>> contributing_;
   int step_ = 0;
 };
 

@@ -181,4 +181,22 @@ class ExtractionReader {
 
 Extraction read_extraction(const std::shared_ptr<const Source>& source) { return ExtractionReader(source).run(); }
 
+std::vector<int> played_ranks(const Extraction& extraction) {
+  std::vector<int> played;
+  for (const ExtractedProgram& program : extraction.details)
+    played.insert(played.end(), program.played.begin(), program.played.end());
+  std::sort(played.begin(), played.end());
+  return played;
+}
+
+std::string not_played_words(const Extraction& extraction) {
+  const std::vector<int> played = played_ranks(extraction);
+  if (std::ssize(played) == extraction.run.header.world) return "";
+  const std::string whose = extraction.details.size() == 1
+                                ? fmt::format("the program of rank {}", extraction.details.front().played.front())
+                                : "programs of these";
+  return fmt::format("ran {} of {} ranks ({}); the others are taken to run {}.", played.size(),
+                     extraction.run.header.world, numbers_words(played), whose);
+}
+
 }  // namespace lockstep::live

@@ -341,7 +341,6 @@ void ProgramReader::step(const Event& event) {
   RankStep& step = steps_[static_cast<int>(event.whole("step"))];
   if (step.complete) return event.mistake("a second \"step\" event of this step");
   step.complete = true;
-  step.skipped = event.boolean("skipped", false);
   if (event.find("waiting") != nullptr) step.waiting = declared(event, "waiting");
   const auto count = static_cast<int>(event.whole("micro_batches", 0, 1 << 20));
   if (count < step.micro_batches) {

@@ -10,6 +10,7 @@
 
 #include "src/base/at.h"
 #include "src/base/counted.h"
+#include "src/live/chosen_parameters.h"
 #include "src/live/collective_order.h"
 #include "src/live/extraction_text.h"
 #include "src/live/findings.h"
@@ -21,7 +22,6 @@
 #include "src/live/same_data.h"
 #include "src/live/words.h"
 #include "src/numeric/parallel.h"
-#include "src/schedule/selector_list.h"
 
 namespace lockstep {
 
@@ -65,7 +65,7 @@ class Verifier {
 
   VerifyResult run() {
     describe();
-    choose_parameters();
+    chosen_ = live::chosen_parameters(run_, options_.parameters);
     choose_steps();
     for (const int step : run_.steps) index(step);
     for (const int step : chosen_steps_) {
@@ -104,7 +104,11 @@ class Verifier {
     result_.loss = loss_;
     result_.sums = header.sums;
     result_.notes = run_.notes;
-    if (extraction_ != nullptr) tell_played();
+    if (extraction_ != nullptr) {
+      result_.played = live::played_ranks(*extraction_);
+      if (std::string note = live::not_played_words(*extraction_); !note.empty())
+        result_.notes.push_back(std::move(note));
+    }
     if (options_.loss && header.loss && *options_.loss != *header.loss)
       result_.notes.push_back(fmt::format("the run says that its loss is {}, and is compared with {}.",
                                           name_of(*header.loss), name_of(*options_.loss)));
@@ -122,57 +126,6 @@ class Verifier {
       for (const std::vector<Interval>& piece : declared.pieces) one.pieces.push_back(piece_words(declared, piece));
       result_.parameters.push_back(std::move(one));
     }
-  }
-
-  /// Which ranks were run: the others are taken to do the same.
-  void tell_played() {
-    std::vector<int>& played = result_.played.emplace();
-    int first = -1;
-    for (const live::ExtractedProgram& program : extraction_->details) {
-      played.insert(played.end(), program.played.begin(), program.played.end());
-      if (first < 0 && program.played.size() < program.ranks.size()) first = program.played.front();
-    }
-    std::sort(played.begin(), played.end());
-    if (first < 0) return;
-    const bool is_one = extraction_->details.size() == 1;
-    result_.notes.push_back(
-        fmt::format("ran {} of {} ranks ({}); the others are taken to run {}.", played.size(), run_.header.world,
-                    live::numbers_words(played),
-                    is_one ? fmt::format("the program of rank {}", first) : "the program of one of these"));
-  }
-
-  void choose_parameters() {
-    chosen_.assign(run_.parameters.size(), 1);
-    if (options_.parameters.items().empty()) return;
-    std::vector<std::string> names;
-    const std::vector<std::string>& items = options_.parameters.items();
-    const schedule::SelectorList list(items);
-    std::map<std::string, schedule::SelectorItem> unused;  // of those that choose
-    for (const std::string& item : items) {
-      schedule::SelectorItem read = schedule::SelectorItem::read(item);
-      if (!read.excludes) unused.emplace(item, std::move(read));
-    }
-    bool any = false;
-    for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
-      const live::DeclaredParameter& declared = run_.parameters[i].declared;
-      Parameter parameter;
-      parameter.shape = declared.shape;
-      std::vector<std::string> own = declared.aliases;
-      own.push_back(declared.name);
-      bool chosen = false;
-      for (const std::string& name : own) {
-        parameter.name = name;
-        chosen = chosen || list.chooses(parameter, parameter.numel());
-        std::erase_if(unused, [&](const auto& one) { return one.second.fits(parameter, parameter.numel(), 0); });
-        names.push_back(name);
-      }
-      chosen_[i] = chosen ? 1 : 0;
-      any = any || chosen;
-    }
-    if (any && unused.empty()) return;
-    const std::string item = unused.empty() ? fmt::format("{}", fmt::join(items, " ")) : unused.begin()->first;
-    throw InputError({Diagnostic{
-        {}, fmt::format("{}: no parameter fits --parameter {}{}", run_.folder, item, did_you_mean(item, names))}});
   }
 
   void choose_steps() {

@@ -38,7 +38,8 @@ class CellVerifier {
     std::vector<PieceFinding> all;
     if (context_.run.waits(cell_.step, cell_.parameter)) return all;
     if (const auto divided = context_.run.divided.find(cell_.step); divided != context_.run.divided.end()) {
-      for (PieceFinding& judged : without_formula(all)) set_wrong(judged, Mistake::wrong_values, divided->second);
+      for (PieceFinding& judged : without_formula(all))
+        set_wrong(judged, judged.piece.ranks.empty() ? Mistake::no_owner : Mistake::wrong_values, divided->second);
       return all;
     }
     if (const std::string* why = context_.run.unknown(cell_.step, cell_.parameter)) {

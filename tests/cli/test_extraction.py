@@ -233,6 +233,15 @@ def test_a_hole_and_what_nobody_knows_are_undecided(run, tmp_path):
     assert formulas(report) == {("weight", "[0, 2)", (0, 1)): "(g0+g1)/2", ("weight", "[2, 4)", (0, 1)): "g0 + g1"}
 
 
+def test_a_gap_where_the_optimizer_gets_no_gradient(run, tmp_path):
+    none = Program((0, 2))
+    none.parameter("weight", 4)
+    none.contribution("weight")
+    none.result("weight", None).add("gap", step=0, parameters=[0], why="the script sets it")
+    report = checked(run, tmp_path, none.step().end())
+    assert report["verdict"] == "undecided" and whats(report) == ["the script sets it"]
+
+
 def test_contributions_of_one_micro_batch_are_one_gradient(run, tmp_path):
     def program(second):
         own = Program((0, 2))
@@ -246,6 +255,7 @@ def test_contributions_of_one_micro_batch_are_one_gradient(run, tmp_path):
     for second in ("1/2", None):
         report = checked(run, tmp_path, program(second))
         assert whats(report) == ["several contributions of one micro-batch came with different coefficients"]
+        assert report["results"][0]["formula"] is None
 
 
 def test_factors_that_ranks_do_not_agree_on(run, tmp_path):
@@ -280,6 +290,8 @@ def test_contributions_of_other_elements(run, tmp_path):
     assert whats(report) == ["contributions of other elements are in it"]
     assert formulas(report)["weight", "[0, 2)", (0, 1)] == "('weight+1'.0+'weight+1'.1)/2"
     assert report["results"][1]["expected"] == "(g0+g1)/2"
+    sarif = json.loads(run("check", "step.json", "-f", "sarif").stdout)
+    assert [one["ruleId"] for one in sarif["runs"][0]["results"]] == ["LS005"]
     report = checked(run, tmp_path, program(0, True))
     assert whats(report) == ["contributions to another parameter are in it, bias"]
 
