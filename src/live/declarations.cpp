@@ -22,8 +22,19 @@ std::string did_you_mean_loss(const std::string& loss) {
   return near.empty() ? fmt::format("; expected {} or null", fmt::join(captured_loss_names(), ", ")) : near;
 }
 
-std::vector<Interval> one_piece(const Event& event, const Json& piece, const DeclaredParameter& parameter,
-                                std::int64_t numel) {
+}  // namespace
+
+std::optional<CapturedLoss> read_loss(const Event& event) {
+  const std::optional<std::string> name = event.text_or_null("loss");
+  if (!name) return std::nullopt;
+  const std::optional<CapturedLoss> loss = loss_named(*name);
+  if (!loss) event.mistake(*event.find("loss"), fmt::format("unknown loss \"{}\"{}", *name, did_you_mean_loss(*name)));
+  return loss;
+}
+
+std::vector<Interval> read_piece(const Event& event, const Json& piece, const DeclaredParameter& parameter) {
+  std::int64_t numel = 1;
+  for (const std::int64_t size : parameter.shape) numel *= size;
   const Json* range = piece.find("range");
   const Json* box = piece.find("box");
   const auto interval = [&](const Json& pair, std::int64_t most) -> Interval {
@@ -49,16 +60,6 @@ std::vector<Interval> one_piece(const Event& event, const Json& piece, const Dec
                               parameter.name, parameter.shape.size()));
   }
   return result;
-}
-
-}  // namespace
-
-std::optional<CapturedLoss> read_loss(const Event& event) {
-  const std::optional<std::string> name = event.text_or_null("loss");
-  if (!name) return std::nullopt;
-  const std::optional<CapturedLoss> loss = loss_named(*name);
-  if (!loss) event.mistake(*event.find("loss"), fmt::format("unknown loss \"{}\"{}", *name, did_you_mean_loss(*name)));
-  return loss;
 }
 
 std::vector<std::pair<std::string, std::string>> read_versions(const Event& event) {
@@ -132,7 +133,7 @@ std::optional<DeclaredParameter> read_declared(const Event& event) {
       event.mistake(*pieces, fmt::format("\"pieces\": expected a list, found {}", pieces->describe()));
       return std::nullopt;
     }
-    for (const Json& piece : pieces->items()) parameter.pieces.push_back(one_piece(event, piece, parameter, numel));
+    for (const Json& piece : pieces->items()) parameter.pieces.push_back(read_piece(event, piece, parameter));
   }
   return parameter;
 }

@@ -43,6 +43,7 @@ class Event {
   /// The member, where it is there; else a mistake and null.
   const Json* required(std::string_view key) const;
   const Json* find(std::string_view key) const { return object_.find(key); }
+  const Json& object() const { return object_; }
   void mistake(const Json& where, std::string message) const { diagnostics_.add(where.place(), std::move(message)); }
   void mistake(std::string message) const { mistake(object_, std::move(message)); }
   Diagnostics& diagnostics() const { return diagnostics_; }

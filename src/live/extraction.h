@@ -35,7 +35,8 @@ struct ExtractedResult {
   int step = 0;
   int region = 0;
   std::int64_t first = 0, elements = 0;
-  int content = -1;  ///< index into RankProgram::results; -1: no gradient
+  int content = -1;        ///< index into RankProgram::results; -1: no gradient
+  std::vector<int> ranks;  ///< of the program, that read it, ascending; empty: all
   int line = 0;
 };
 
@@ -44,6 +45,9 @@ struct ExtractedProgram {
   std::vector<int> ranks, played;  ///< ascending
   std::vector<ExtractedContribution> contributions;
   std::vector<ExtractedResult> results;
+  const std::vector<int>& ranks_of(const ExtractedResult& result) const {
+    return result.ranks.empty() ? ranks : result.ranks;
+  }
   std::vector<int> contribution_of;       ///< by source; -1: what a call brings
   std::vector<CapturedCollective> calls;  ///< as RankProgram::calls; their groups are not filled in
 };

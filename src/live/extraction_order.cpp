@@ -115,8 +115,9 @@ class ExtractionOrder {
     const int absent = meeting.pair[is_sent ? 1 : 0], other = meeting.pair[is_sent ? 0 : 1];
     const symbolic::ProgramOp op = is_sent ? symbolic::ProgramOp::recv : symbolic::ProgramOp::send;
     const std::vector<ProgramCall>& calls = programs_.of(absent).calls;
-    return std::count_if(calls.begin(), calls.end(),
-                         [&](const ProgramCall& one) { return one.op == op && one.peer == other; }) >= meeting.number;
+    return std::count_if(calls.begin(), calls.end(), [&](const ProgramCall& one) {
+             return one.op == op && one.peer.on(absent) == other;
+           }) >= meeting.number;
   }
 
   /// Ranks that wait for each other in a circle; who waits for one that has ended was told by the group.

@@ -70,11 +70,11 @@ std::optional<int> ExtractionTables::parameter(const Event& event, const Declare
   return number;
 }
 
-int ExtractionTables::region(int parameter, const DeclaredParameter& declared, int piece) {
+int ExtractionTables::region(int parameter, const DeclaredParameter& declared, const std::vector<Interval>& piece) {
   std::vector<std::pair<std::int64_t, std::int64_t>> key;
   Region region;
   region.parameter = parameter;
-  region.piece = declared.pieces[at(piece)];
+  region.piece = piece;
   region.elements = 1;
   for (const Interval& interval : region.piece) {
     key.emplace_back(interval.begin, interval.end);
@@ -144,6 +144,58 @@ std::optional<int> ExtractionTables::group(const Event& event, const std::vector
   const auto [found, is_new] = groups_of_members_.try_emplace(number, static_cast<int>(groups.size()));
   if (is_new) groups.push_back({number, {}});
   return found->second;
+}
+
+std::optional<symbolic::ProgramPeer> ExtractionTables::peer(const Event& event, const std::vector<int>& ranks) {
+  const Header& header = extraction_.run.header;
+  const Json* peer = event.required("peer");
+  if (peer == nullptr) return std::nullopt;
+  if (!peer->is_object()) {
+    const auto only = static_cast<int>(event.whole("peer", 0, header.world - 1));
+    if (!std::binary_search(ranks.begin(), ranks.end(), only)) return symbolic::ProgramPeer{only, nullptr};
+    event.mistake(fmt::format("rank {} is the peer of itself", only));
+    return std::nullopt;
+  }
+  const Event inner = event.inner(*peer);
+  std::vector<int> away(header.axes.size(), 0);
+  for (const Json::Member& member : peer->members()) {
+    const auto axis = std::find(header.axes.begin(), header.axes.end(), member.key);
+    const auto far = whole_number_of(member.value);
+    if (axis == header.axes.end() || !far || *far == 0 || std::abs(*far) >= header.world) {
+      event.mistake(member.value,
+                    fmt::format("\"peer\": expected how far it stands along an axis of the mesh, found \"{}\": {}{}",
+                                member.key, member.value.describe(), did_you_mean(member.key, header.axes)));
+      return std::nullopt;
+    }
+    away[static_cast<std::size_t>(axis - header.axes.begin())] = static_cast<int>(*far);
+  }
+  std::shared_ptr<std::vector<int>>& by_rank = peers_[away];
+  if (by_rank == nullptr) by_rank = std::make_shared<std::vector<int>>(peers_at(away));
+  for (const int rank : ranks) {
+    if ((*by_rank)[at(rank)] >= 0 && (*by_rank)[at(rank)] != rank) continue;
+    event.mistake(*peer, fmt::format("rank {} has no such peer in the mesh", rank));
+    return std::nullopt;
+  }
+  return symbolic::ProgramPeer{-1, by_rank};
+}
+
+std::vector<int> ExtractionTables::peers_at(const std::vector<int>& away) const {
+  const Header& header = extraction_.run.header;
+  Budget::spend(static_cast<std::int64_t>(header.world) * static_cast<std::int64_t>(1 + away.size()));
+  std::vector<int> peers(at(header.world), -1);
+  for (std::size_t place = 0; place < header.mesh_ranks.size(); ++place) {
+    std::int64_t stride = 1, moved = static_cast<std::int64_t>(place), rest = moved;
+    bool is_inside = true;
+    for (std::size_t axis = away.size(); axis-- > 0;) {
+      const std::int64_t size = header.sizes[axis], there = rest % size + away[axis];
+      is_inside = is_inside && there >= 0 && there < size;
+      moved += away[axis] * stride;
+      stride *= size;
+      rest /= size;
+    }
+    if (is_inside) peers[at(header.mesh_ranks[place])] = header.mesh_ranks[static_cast<std::size_t>(moved)];
+  }
+  return peers;
 }
 
 std::optional<int> ExtractionTables::position(const Event& event, const Event& root, bool is_position, int group,

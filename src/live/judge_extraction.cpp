@@ -94,10 +94,11 @@ class ExtractionJudge::Judging {
       Readers& readers = slots[{parameter, begin, one.region, one.first, one.elements}];
       Stretches before;
       std::vector<Segment> same{{0, one.elements, -1}};
-      for (const int rank : details->ranks) {
+      const std::vector<int>& ranks = details->ranks_of(one);
+      for (const int rank : ranks) {
         // What ranks of one program read is mostly one sum.
         if (one.content >= 0) {
-          if (Stretches own = forms_.result(rank, one.content); rank == details->ranks.front() || own != before) {
+          if (Stretches own = forms_.result(rank, one.content); rank == ranks.front() || own != before) {
             same = segments(one, own);
             before = std::move(own);
           }

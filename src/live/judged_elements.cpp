@@ -51,8 +51,7 @@ const ElementJudge::Contributing& ElementJudge::contributing(int parameter, cons
   return *known;
 }
 
-bool ElementJudge::is_same_element(const ExtractedResult& result, const Interval& part, std::int64_t move,
-                                   int region) {
+bool ElementJudge::is_same_element(const ExtractedResult& result, const Interval& part, std::int64_t move, int region) {
   const std::vector<Overlap>* common = overlaps_.of(result.region, region);
   if (common == nullptr) return false;
   const Interval own{part.begin + result.first, part.end + result.first};

@@ -129,16 +129,22 @@ std::vector<int> ProgramReader::declared(const Event& event, std::string_view ke
   return numbers;
 }
 
-std::optional<ProgramReader::Part> ProgramReader::part(const Event& event) const {
+std::optional<std::pair<int, const DeclaredParameter*>> ProgramReader::parameter_of(const Event& event) const {
   const Json* id = event.required("parameter");
   const std::int64_t number = event.whole("parameter", 0, INT64_MAX / 2);
   if (id == nullptr) return std::nullopt;
   const auto found = number_of_id_.find(number);
-  if (found == number_of_id_.end()) {
-    event.mistake(*id, fmt::format("parameter {} was not declared by a \"parameter\" event before", number));
-    return std::nullopt;
-  }
-  const DeclaredParameter& declared = declared_.at(number);
+  if (found != number_of_id_.end()) return std::pair(found->second, &declared_.at(number));
+  event.mistake(*id, fmt::format("parameter {} was not declared by a \"parameter\" event before", number));
+  return std::nullopt;
+}
+
+std::optional<ProgramReader::Part> ProgramReader::part(const Event& event) const {
+  const auto parameter = parameter_of(event);
+  if (!parameter) return std::nullopt;
+  const DeclaredParameter& declared = *parameter->second;
+  if (event.find("range") != nullptr || event.find("box") != nullptr)
+    return region(event, parameter->first, declared, read_piece(event, event.object(), declared));
   const std::int64_t piece = event.whole("piece");
   if (piece >= static_cast<std::int64_t>(declared.pieces.size())) {
     if (const Json* place = event.find("piece"))
@@ -146,15 +152,33 @@ std::optional<ProgramReader::Part> ProgramReader::part(const Event& event) const
                     fmt::format("piece {} of \"{}\", which has {}", piece, declared.name, declared.pieces.size()));
     return std::nullopt;
   }
+  return region(event, parameter->first, declared, declared.pieces[at(piece)]);
+}
+
+ProgramReader::Part ProgramReader::region(const Event& event, int parameter, const DeclaredParameter& declared,
+                                          const std::vector<Interval>& piece) const {
   Part part;
-  part.parameter = found->second;
-  part.region = tables_.region(found->second, declared, static_cast<int>(piece));
+  part.parameter = parameter;
+  part.region = tables_.region(parameter, declared, piece);
   std::int64_t whole = 1;
-  for (const Interval& interval : declared.pieces[at(piece)]) whole *= interval.size();
+  for (const Interval& interval : piece) whole *= interval.size();
   part.first = event.find("first") == nullptr ? 0 : event.whole("first", 0, whole);
   part.elements =
       event.find("elements") == nullptr ? whole - part.first : event.whole("elements", 0, whole - part.first);
   return part;
+}
+
+std::vector<std::vector<int>> ProgramReader::ranks_by_piece(const Event& event, std::size_t pieces) const {
+  const std::vector<std::int64_t> by_rank = event.wholes("pieces", 0, static_cast<std::int64_t>(pieces) - 1);
+  std::vector<std::vector<int>> ranks(pieces);
+  if (by_rank.size() != details_.ranks.size()) {
+    event.mistake(*event.find("pieces"),
+                  fmt::format("\"pieces\" has {}, and the program has {}", counted(by_rank.size(), "number"),
+                              counted(details_.ranks.size(), "rank")));
+    return ranks;
+  }
+  for (std::size_t i = 0; i < by_rank.size(); ++i) ranks[at(by_rank[i])].push_back(details_.ranks[i]);
+  return ranks;
 }
 
 int ProgramReader::define(const Event& event, const Json& number, int call, std::int64_t elements) {
@@ -303,10 +327,9 @@ void ProgramReader::collective(const Event& event, int line) {
 
 bool ProgramReader::root_and_peer(const Event& event, ProgramCall& call) const {
   if (call.op == ProgramOp::send || call.op == ProgramOp::recv) {
-    call.peer = static_cast<int>(event.whole("peer", 0, header_.world - 1));
-    if (!std::binary_search(details_.ranks.begin(), details_.ranks.end(), call.peer)) return true;
-    event.mistake(fmt::format("rank {} is the peer of itself", call.peer));
-    return false;
+    const std::optional<symbolic::ProgramPeer> peer = tables_.peer(event, details_.ranks);
+    if (peer) call.peer = *peer;
+    return peer.has_value();
   }
   if (!has_root(call.op)) return true;
   const Json* root = event.required("root");
@@ -318,23 +341,46 @@ bool ProgramReader::root_and_peer(const Event& event, ProgramCall& call) const {
 }
 
 void ProgramReader::result(const Event& event, int line) {
-  const std::optional<Part> part = this->part(event);
-  const auto step = static_cast<int>(event.whole("step"));
   const Json* what = event.required("content");
-  if (!part || what == nullptr) return;
-  ExtractedResult one;
-  one.step = step;
-  one.region = part->region;
-  one.first = part->first;
-  one.elements = part->elements;
-  one.line = line;
-  if (!what->is_null()) {
-    one.content = static_cast<int>(program_.results.size());
-    program_.order.push_back(~one.content);
-    program_.results.push_back(content(event, *what, part->elements));
+  const auto parameter = parameter_of(event);
+  if (!parameter || what == nullptr) return;
+  const auto elements_of = [&](const Part& part) {
+    if (what->is_null()) return -1;
+    const auto number = static_cast<int>(program_.results.size());
+    program_.order.push_back(~number);
+    program_.results.push_back(content(event, *what, part.elements));
+    return number;
+  };
+  if (event.find("pieces") == nullptr) {
+    const std::optional<Part> part = this->part(event);
+    if (part) add_result(event, *part, {}, elements_of(*part), line);
+  } else {
+    const DeclaredParameter& declared = *parameter->second;
+    const std::vector<std::vector<int>> by_piece = ranks_by_piece(event, declared.pieces.size());
+    std::optional<std::pair<std::int64_t, int>> common;  // elements and content of the pieces before
+    for (std::size_t piece = 0; piece < by_piece.size(); ++piece) {
+      if (by_piece[piece].empty()) continue;
+      const Part part = region(event, parameter->first, declared, declared.pieces[piece]);
+      if (!common) common.emplace(part.elements, elements_of(part));
+      if (part.elements != common->first)
+        return event.mistake(*event.find("pieces"), fmt::format("pieces of {} and {} elements have one content",
+                                                                common->first, part.elements));
+      add_result(event, part, by_piece[piece], common->second, line);
+    }
   }
-  details_.results.push_back(one);
-  result_places_.emplace_back(step, what->place());
+  result_places_.emplace_back(static_cast<int>(event.whole("step")), what->place());
+}
+
+void ProgramReader::add_result(const Event& event, const Part& part, std::vector<int> ranks, int content, int line) {
+  ExtractedResult one;
+  one.step = static_cast<int>(event.whole("step"));
+  one.region = part.region;
+  one.first = part.first;
+  one.elements = part.elements;
+  one.line = line;
+  one.content = content;
+  one.ranks = std::move(ranks);
+  details_.results.push_back(std::move(one));
 }
 
 void ProgramReader::step(const Event& event) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,16 +23,20 @@ class ExtractionTables {
 
   /// The run's number of a parameter that a program declares; a mistake and nothing where it contradicts others.
   std::optional<int> parameter(const Event& event, const DeclaredParameter& declared);
-  int region(int parameter, const DeclaredParameter& declared, int piece);
+  int region(int parameter, const DeclaredParameter& declared, const std::vector<Interval>& piece);
   /// The group that an event names, on the ranks of its program; a mistake and nothing where they are not in it.
   std::optional<int> group(const Event& event, const std::vector<int>& ranks);
   /// The position of an event's "root" in the group on all these ranks: that of a global rank, or "position" of `root`
   /// where it is an object. A mistake and nothing where it is not one position in all of their groups.
+  /// The rank that an event's "peer" names on each of these ranks: a global rank, or how far it stands from them along
+  /// axes of the mesh. A mistake and nothing where there is no such rank.
+  std::optional<symbolic::ProgramPeer> peer(const Event& event, const std::vector<int>& ranks);
   std::optional<int> position(const Event& event, const Event& root, bool is_position, int group,
                               const std::vector<int>& ranks) const;
 
  private:
   int members(std::vector<int> ranks);
+  std::vector<int> peers_at(const std::vector<int>& away) const;
 
   Extraction& extraction_;
   std::map<std::string, int, std::less<>> by_name_;
@@ -39,6 +44,7 @@ class ExtractionTables {
   std::map<std::vector<int>, int> member_numbers_;
   std::map<std::uint32_t, int> groups_by_axes_;
   std::map<int, int> groups_of_members_;
+  std::map<std::vector<int>, std::shared_ptr<std::vector<int>>> peers_;  // by how far along each axis
 };
 
 /// The events of one program, in their order.
@@ -72,6 +78,11 @@ class ProgramReader {
   void step(const Event& event);
   void gap(const Event& event);
   std::optional<Part> part(const Event& event) const;
+  std::optional<std::pair<int, const DeclaredParameter*>> parameter_of(const Event& event) const;
+  Part region(const Event& event, int parameter, const DeclaredParameter& declared,
+              const std::vector<Interval>& piece) const;
+  std::vector<std::vector<int>> ranks_by_piece(const Event& event, std::size_t pieces) const;
+  void add_result(const Event& event, const Part& part, std::vector<int> ranks, int content, int line);
   std::vector<int> declared(const Event& event, std::string_view key) const;
   int define(const Event& event, const Json& number, int call, std::int64_t elements);
   symbolic::ProgramContent content(const Event& event, const Json& list, std::int64_t elements) const;

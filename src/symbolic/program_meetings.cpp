@@ -228,7 +228,8 @@ class Matcher {
     const ProgramCall& call = programs_.of(rank).calls[at(number)];
     if (goes_in_pairs(call.op)) {
       const bool sends = call.op == ProgramOp::send;
-      const std::pair<int, int> pair = sends ? std::pair(rank, call.peer) : std::pair(call.peer, rank);
+      const std::pair<int, int> pair =
+          sends ? std::pair(rank, call.peer.on(rank)) : std::pair(call.peer.on(rank), rank);
       Pair& of_pair = pairs_[pair];
       std::size_t& next = sends ? of_pair.sent : of_pair.received;
       if (next == of_pair.meetings.size()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,12 +41,19 @@ enum class ProgramOp {
   barrier
 };
 
+/// The other rank of a send or a receive, on each rank that runs the program.
+struct ProgramPeer {
+  int only = -1;                                    ///< the same on all; else by rank
+  std::shared_ptr<const std::vector<int>> of_rank;  ///< -1: none
+  int on(int rank) const { return of_rank == nullptr ? only : (*of_rank)[static_cast<std::size_t>(rank)]; }
+};
+
 /// A collective, a send or a receive of one rank.
 struct ProgramCall {
   ProgramOp op = ProgramOp::barrier;
   int group = -1;             ///< index into RankPrograms::groups; of sends and receives it says nothing
   int root = -1;              ///< position in the group; -1: none
-  int peer = -1;              ///< of a send or a receive: the other rank
+  ProgramPeer peer;           ///< of a send or a receive
   std::int64_t elements = 0;  ///< that the rank puts in
   std::string dtype, reduce;  ///< "" where there is none
   Rational factor = 1;        ///< of premul_sum

@@ -99,7 +99,7 @@ def test_two_draws_of_a_rank_that_differ_are_told_with_the_place():
     assert not merged.depends
     merged.add(0, events(call="b.py:7 in g"), draw=1)
     merged.add(0, events())
-    gap = merged.written(1)[0]["events"][-1]
+    gap = merged.written(1)[0]["events"][-2]
     assert gap["event"] == "gap" and gap["step"] is None
     assert gap["why"] == ("what rank 0 does depends on the values of gradients, not only on where they go: with other values it differs at"
                           " a.py:1 in f")

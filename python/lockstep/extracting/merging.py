@@ -165,7 +165,9 @@ class Merged:
                     number += 1
                     event = {"event": "result", "piece": pieces[0], **event} if len(set(pieces)) == 1 else {"event": "result", "pieces": pieces, **event}
                 events.append(event)
-            events += [{"event": "gap", "step": None, "why": self.depends[rank]} for rank in played if rank in self.depends][:1]
+            depends = [{"event": "gap", "step": None, "why": self.depends[rank]} for rank in played if rank in self.depends]
+            end = next((place for place, event in enumerate(events) if event["event"] == "end"), len(events))
+            events[end:end] = depends[:1]
             result.append({"ranks": intervals(every), "played": played, "events": events})
         return sorted(result, key=lambda program: program["ranks"][0])
 
