@@ -47,6 +47,8 @@ class MicroBatch:
 class Run:
     """A capture: `with` it, or start() and close(). See lockstep.capture."""
 
+    bits_tell = True  # replicas are known by their gradients' bits
+
     def __init__(self, model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True,
                  report=True, overwrite=False):
         if not isinstance(sums, int) or sums < 64 or sums % 64:

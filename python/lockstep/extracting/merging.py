@@ -110,6 +110,8 @@ class Merged:
 
     def compare(self, rank, own, draw):
         """Both draws of a rank must do the same."""
+        last = max((place for place, event in enumerate(own) if event["event"] == "step"), default=len(own))
+        own = own[:last + 1]  # what follows the last step has been made of gradients, and is none
         other = self.drawn.pop(rank, None)
         if other is None or other[0] == draw:
             self.drawn[rank] = draw, own

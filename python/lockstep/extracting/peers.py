@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future
 from torch.futures import Future
 
-from lockstep.extracting.contents import fraction_of
+from lockstep.extracting.contents import KNOWN, fraction_of
 from lockstep.extracting.rules import scalar
 
 NAME = "lockstep"
@@ -49,7 +49,8 @@ class Session:
         with following.pause(), torch.no_grad():
             contents = [memory.of(tensor) if tensor.is_floating_point() else None for tensor in inputs]
             call = self.call(group, op, more.get("peer"))
-            carries = any(content is not None for content in contents) or call in self.carrying
+            carries = any(content is not None and bool((content.marks == KNOWN).any()) for content in contents) or call in self.carrying
+            unknown = None if carries else following.rules.known_reason([tensor for tensor, one in zip(inputs, contents) if one is not None])
             if any(tensor.is_floating_point() for tensor in inputs + outputs):
                 (self.carries if carries else self.silent).add(call)
             event = {"op": op, "group": group.members(), "elements": sum(tensor.numel() for tensor in (inputs or outputs)),
@@ -64,7 +65,11 @@ class Session:
                 for tensor in outputs:
                     if memory.holds(tensor):
                         memory.put(tensor, None)
-                if inputs and sum(tensor.numel() for tensor in inputs) <= FEW and op in ("all_reduce", "all_gather", "reduce_scatter"):
+                if unknown is not None:  # what comes of what is not known, as of a norm, is not known
+                    play()
+                    for tensor in outputs:
+                        memory.put(tensor, memory.unknown(tensor, unknown))
+                elif inputs and sum(tensor.numel() for tensor in inputs) <= FEW and op in ("all_reduce", "all_gather", "reduce_scatter"):
                     self.few(call, event["group"], inputs, outputs, play, reduce)
                 else:
                     play()

@@ -131,7 +131,7 @@ class Watch:
             return init
 
         self.undo = [Replaced(torch.optim.Optimizer, "__init__", around_optimizer)]
-        self.handle = register_module_forward_pre_hook(self.before_forward)
+        register_module_forward_pre_hook(self.before_forward)
         shims.watched_by(self.made)
         lockstep._extraction = self.captured
         following = self.session.following
@@ -139,10 +139,11 @@ class Watch:
         register_optimizer_step_post_hook(lambda *_: setattr(following, "stepping", False))
 
     def before_forward(self, module, arguments):
+        if self.run is not None:
+            self.run.stop_if_done()
         if self.run is not None or not module.training:
             return
         if type(module).__name__ == "DeepSpeedEngine":  # its optimizer has flat tensors in the place of parameters
-            self.handle.remove()
             self.attach(module, None)
             return
         optimizers = [optimizer for optimizer in (reference() for reference in self.optimizers) if optimizer is not None]
@@ -150,12 +151,10 @@ class Watch:
         mine = [optimizer for optimizer in optimizers if any(id(tensor) in own for group in optimizer.param_groups for tensor in group["params"])]
         if not mine:
             return
-        self.handle.remove()
         self.attach(module, mine if len(mine) > 1 else mine[0])
 
     def made(self, model, optimizer):
         """By a framework that says so."""
-        self.handle.remove()
         if self.run is None:
             self.attach(model if len(model) > 1 else model[0], optimizer)
 
@@ -166,7 +165,6 @@ class Watch:
     def captured(self, model, optimizer, mesh, loss, data_axes):
         """By the script itself, which says more than we would find; what the user says counts before that."""
         settings = self.settings
-        self.handle.remove()
         if self.run is not None:
             raise CaptureError("this is the second capture of the script, and an extraction is of one")
         return self.make(model, optimizer, settings.get("mesh") or mesh, settings.get("loss") or loss, settings.get("data_axes") or data_axes)

@@ -61,6 +61,8 @@ def joined(parameter, pieces):
 class ProgramRun(Run):
     """`session`: peers.Session; `most`: so many optimizer steps are looked at, after which the script is stopped."""
 
+    bits_tell = False
+
     def __init__(self, session, most, model, optimizer, **options):
         super().__init__(model, optimizer, out="-", collectives=False, report=False, **options)
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
@@ -147,6 +149,10 @@ class ProgramRun(Run):
         """A collective, as the session tells it."""
         if not self.active():
             return
+        if self.steps >= self.most:  # what optimizers have made of gradients, and passes that were begun
+            if event["op"] in ("send", "recv"):
+                return
+            event = {key: value for key, value in event.items() if key not in ("input", "output")}
         sources = {term[1] for _, _, terms in event.get("input", ()) if not isinstance(terms, str) for term in terms}
         numbers = sorted(set().union(*(self.of_source.get(source, ()) for source in sources)))
         if event.get("output"):
@@ -156,7 +162,13 @@ class ProgramRun(Run):
     def carries(self, tensor, parameter):
         pass
 
-    def finish_step(self):
-        super().finish_step()
+    def begin_backward(self, within=False):
+        """What follows an optimizer's step, as a gathering of the new parameters, belongs to it: the script is stopped at the next backward pass."""
+        if self.taken:
+            self.finish_step()
+        self.stop_if_done()
+        super().begin_backward(within)
+
+    def stop_if_done(self):
         if self.steps >= self.most:
             raise Stopped()
