@@ -50,7 +50,7 @@ class Session:
             contents = [memory.of(tensor) if tensor.is_floating_point() else None for tensor in inputs]
             call = self.call(group, op, more.get("peer"))
             carries = any(content is not None and bool((content.marks == KNOWN).any()) for content in contents) or call in self.carrying
-            unknown = None if carries else following.rules.known_reason([tensor for tensor, one in zip(inputs, contents) if one is not None])
+            unknown = None if carries else next((memory.reasons[int(one.marks[one.marks > KNOWN][0])] for one in contents if one is not None), None)
             if any(tensor.is_floating_point() for tensor in inputs + outputs):
                 (self.carries if carries else self.silent).add(call)
             event = {"op": op, "group": group.members(), "elements": sum(tensor.numel() for tensor in (inputs or outputs)),
