@@ -362,10 +362,11 @@ def test_replicas_and_shares_that_the_file_names(run, tmp_path):
     checked(run, tmp_path, tensor_parallel("1/4", ("dp", "tp"), **replicas), status=0, **GRID)
     report = checked(run, tmp_path, tensor_parallel("1/2", ("dp", "tp"), **replicas), **GRID)
     assert whats(report) == ["every contribution came with 1 where 1/2 was expected: uniform factor 2, invisible to Adam"]
-    shares = {"partial": ["tp"]}
-    checked(run, tmp_path, tensor_parallel("1/2", ("dp", "tp"), **shares), status=0, **GRID)
-    report = checked(run, tmp_path, tensor_parallel("1/2", **shares), **GRID)
-    assert whats(report) == ["the share of tp 1 is missing", "the share of tp 0 is missing"]
+    # A DTensor is placed along the axis and has a share of the gradient as well.
+    for shares in ({"partial": ["tp"]}, {"partial": ["tp"], "placed": ["tp"]}):
+        checked(run, tmp_path, tensor_parallel("1/2", ("dp", "tp"), **shares), status=0, **GRID)
+        report = checked(run, tmp_path, tensor_parallel("1/2", **shares), **GRID)
+        assert whats(report) == ["the share of tp 1 is missing", "the share of tp 0 is missing"]
 
 
 def test_boxes(run, tmp_path):

@@ -117,14 +117,14 @@ class DrawnPrograms {
     ProgramCall call;
     call.elements = 1 + below(5);
     call.op = ProgramOp::send;
-    call.peer = to;
+    call.peer.only = to;
     call.async = below(2) == 0;
     call.carries = true;
     call.input = draw_content(from, call.elements);
     const Numbers sent = numbers(from, call.input, call.elements);
     keep(from, call);
     call.op = ProgramOp::recv;
-    call.peer = from;
+    call.peer.only = from;
     call.carries = false;
     call.input.clear();
     define(to, call, call.elements);
@@ -286,7 +286,7 @@ ProgramCall all_reduce(int group, std::int64_t elements = 4, bool async = false)
 ProgramCall pair_call(ProgramOp op, int peer, bool async = false) {
   ProgramCall call;
   call.op = op;
-  call.peer = peer;
+  call.peer.only = peer;
   call.elements = 4;
   call.async = async;
   return call;
