@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -156,6 +157,9 @@ struct VerifyResult {
   std::vector<std::pair<std::string, std::string>> versions;
   std::optional<CapturedLoss> loss;
   int sums = 0;
+  /// Of an extraction (docs/extract.md): the ranks that were run to find out what all do; nothing: the run was
+  /// captured.
+  std::optional<std::vector<int>> played;
   std::vector<int> steps;
   int micro_batches = 0;  ///< most of a rank in a step
   std::vector<VerifiedParameter> parameters;
@@ -184,6 +188,15 @@ struct VerifyResult {
 /// Complexity: for each piece sums * min(contributions, sums)^2, and for each distinct result of it
 /// sums * contributions; memory for the events of the run, and for every wrong result its coefficients.
 VerifyResult verify_run(const std::string& folder, const VerifyOptions& options = {});
+
+/// Whether a text is an extraction: an object with the key "lockstep_extract".
+bool is_extraction(std::string_view text);
+
+/// Reads an extraction, composes its programs and says the same of every result as verify_run() does: its coefficients
+/// are exact. Throws InputError where it is not valid, or where nothing fits the options; OverBudget where the thread
+/// has a budget and that does not suffice. Complexity: linear in the events of all ranks, and for each distinct sum in
+/// its terms.
+VerifyResult verify_extraction(const std::shared_ptr<const Source>& source, const VerifyOptions& options = {});
 
 struct RecordOptions {
   std::optional<CapturedLoss> loss;  ///< in the place of what the run says

@@ -20,6 +20,7 @@ from lockstep.verifying import Verification, verify
 __all__ = ["CaptureError", "Failed", "RanksError", "Verification", "VerifyError", "attach", "capture", "program", "run", "verify"]
 
 _rank = None  # what lockstep.run says to the captures of a rank that it has started
+_extraction = None  # makes the captures of a rank that `lockstep extract` plays
 
 
 def program():
@@ -47,7 +48,8 @@ def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=No
     collectives: whether to record the sequence of collectives.
     report: whether rank 0 says at the end, on standard error, how long and how large it was.
     overwrite: whether files of another run in that folder are replaced.
-    In a rank that lockstep.run has started, out and report are its own.
+    In a rank that lockstep.run has started, out and report are its own. In one that `lockstep extract` plays nothing is written, and what it extracts is
+    that of this model, with this mesh and loss.
     Raises CaptureError where that cannot be captured.
     """
     try:
@@ -56,6 +58,8 @@ def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=No
         if (getattr(error, "name", None) or "").split(".")[0] != "torch":
             raise
         raise CaptureError("a capture needs torch, which this Python (%s) does not have: install it first" % sysconfig.get_python_version()) from error
+    if _extraction is not None:
+        return _extraction(model, optimizer, mesh, loss, data_axes)
     if _rank is not None:
         out, report = _rank.folder_of_capture(), False
     captured = Run(model, optimizer, mesh=mesh, out=out, loss=loss, data_axes=data_axes, sums=sums, seed=seed, collectives=collectives,

@@ -47,6 +47,8 @@ class MicroBatch:
 class Run:
     """A capture: `with` it, or start() and close(). See lockstep.capture."""
 
+    bits_tell = True  # replicas are known by their gradients' bits
+
     def __init__(self, model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True,
                  report=True, overwrite=False):
         if not isinstance(sums, int) or sums < 64 or sums % 64:
@@ -75,7 +77,7 @@ class Run:
             raise CaptureError("this capture was started already: each run needs one of its own")
         self.began, self.own, self.process = time.perf_counter(), 0.0, os.getpid()
         try:
-            self.recorder = Recorder(self.out, self.rank, self.world, self.sums, self.overwrite)
+            self.recorder = self.make_recorder()
         except (OSError, ValueError) as error:
             raise CaptureError('the folder "%s" cannot be written (%s): choose another with out=' % (self.out, getattr(error, "strerror", error))) \
                 from error
@@ -107,6 +109,9 @@ class Run:
         return self
 
     __enter__ = start
+
+    def make_recorder(self):
+        return Recorder(self.out, self.rank, self.world, self.sums, self.overwrite)
 
     def __exit__(self, kind, error, _):
         self.close(died=kind is not None and not (issubclass(kind, SystemExit) and getattr(error, "code", None) in (None, 0)))
@@ -250,6 +255,14 @@ class Run:
             if self.mode is not None:
                 self.mode.carried.paused = False
 
+    def contribution(self, parameter, gradient):
+        """What measured() is called with, and the axes that are to be added up."""
+        return self.adapter.contribution(parameter, gradient)
+
+    def gathering_results(self):
+        """While the adapter puts together what the optimizer gets."""
+        return self.not_followed()
+
     def contribute(self, parameter, gradient):
         """Called by autograd with what a backward pass yields for a parameter, before anything is added to it."""
         if not self.active():
@@ -262,7 +275,7 @@ class Run:
                 self.loose = task
         self.gaps.contributes(parameter)
         with torch.no_grad():
-            pieces, partial = self.adapter.contribution(parameter, gradient)
+            pieces, partial = self.contribution(parameter, gradient)
             values = {"step": self.step, "micro_batch": self.micro, "parameter": parameter.number}
             if partial:
                 values["partial"] = partial
@@ -291,7 +304,7 @@ class Run:
         if not self.active():
             return
         begin = time.perf_counter()
-        with torch.no_grad(), self.not_followed():
+        with torch.no_grad(), self.gathering_results():
             for number, optimizer in enumerate(self.adapter.optimizers):
                 if number in self.taken or (optimizers is not None and optimizer not in optimizers):
                     continue

@@ -106,6 +106,7 @@ class Parameters:
                  renamed=lambda name: name):
         self.module, self.contribute = module, contribute
         self.all, self.by_tensor, self.by_place, self.handles = [], {}, {}, []
+        self.first = False  # whether gradients are looked at before other hooks of the tensor have changed them
         self.hooked = {}  # weak references by id: tensors are compared by their elements
         wrapped = {(path + "." if path else "") + "module" for path, owner in module.named_modules(remove_duplicate=False)
                    if isinstance(owner, (DistributedDataParallel, torch.nn.DataParallel))}
@@ -155,7 +156,14 @@ class Parameters:
         if not tensor.requires_grad or (known is not None and known() is tensor):
             return
         self.hooked[id(tensor)] = weakref.ref(tensor)
-        self.handles.append(tensor.register_hook(lambda gradient: self.contribute(parameter, gradient)))
+        handle = tensor.register_hook(lambda gradient: self.contribute(parameter, gradient))
+        if self.first:
+            hooks = tensor._backward_hooks  # autograd goes through them in the order of their insertion, whatever move_to_end says
+            others = [(number, hook) for number, hook in hooks.items() if number != handle.id]
+            own = hooks[handle.id]
+            hooks.clear()
+            hooks.update([(handle.id, own)] + others)
+        self.handles.append(handle)
 
     def unfreeze(self):
         """Looks at those that are not frozen any more from now on."""

@@ -71,6 +71,7 @@ Command placements_command();
 Command diff_command();
 Command verify_command();
 Command record_command();
+Command extract_command();
 Command show_command();
 Command list_command();
 Command import_command();

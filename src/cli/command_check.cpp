@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <memory>
 
+#include "lockstep/live.h"
+#include "src/base/budget.h"
 #include "src/cli/engine_jobs.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
+#include "src/scenario/named_file.h"
 
 namespace lockstep::cli {
 
@@ -19,16 +22,56 @@ struct CheckArguments : CommonOptions {
   bool no_blame = false;
 };
 
+/// What an extraction holds; null where the file is something else.
+std::shared_ptr<const Source> extraction_at(const std::string& file) {
+  std::string error;
+  std::optional<Source> read = scenario::read_scenario_text(file, error);
+  if (!read || !is_extraction(read->text)) return nullptr;
+  return std::make_shared<const Source>(std::move(*read));
+}
+
+/// Says what an extraction does to its gradients. Returns the exit status.
+int check_extraction(const std::shared_ptr<const Source>& source, bool verbose, ReportSet& reports) {
+  const Budget budget(Budget::proof);
+  VerifyOptions options;
+  options.coefficients = verbose;
+  try {
+    const VerifyResult result = verify_extraction(source, options);
+    reports.add(result);
+    return result.verdict() == VerifiedPiece::Verdict::right ? exit_right : exit_wrong;
+  } catch (const InputError& error) {
+    CheckResult result;
+    result.file = source->name;
+    result.errors = error.diagnostics();
+    reports.add(result);
+    return status_of(result);
+  }
+}
+
 int run(CheckArguments& arguments) {
   return with_engines(arguments, arguments.paths, [&](CheckOptions check, const std::vector<std::string>& files) {
     const bool one_line = arguments.quiet && arguments.format == "text";
     check.blame = !arguments.no_blame && !(one_line && !arguments.has_reports());
     ReportSet reports(arguments, files.size() > 1, {});
     int status = exit_right;
-    check_files(files, check, [&](const CheckResult& result) {
-      reports.add(result);
-      status = std::max(status, status_of(result));
-    });
+    std::vector<std::string> scenarios;  // up to the next extraction
+    const auto check_scenarios = [&] {
+      check_files(scenarios, check, [&](const CheckResult& result) {
+        reports.add(result);
+        status = std::max(status, status_of(result));
+      });
+      scenarios.clear();
+    };
+    for (const std::string& file : files) {
+      const std::shared_ptr<const Source> extraction = extraction_at(file);
+      if (!extraction) {
+        scenarios.push_back(file);
+        continue;
+      }
+      check_scenarios();
+      status = std::max(status, check_extraction(extraction, arguments.verbose, reports));
+    }
+    check_scenarios();
     reports.finish();
     return gate_status(arguments, status);
   });
@@ -47,7 +90,11 @@ Command check_command() {
       "device would have "
       "computed. Reports which parameters are wrong on which ranks, by formula and by hash, the rank grid around the "
       "steps that "
-      "matter, and the step that spoils it. Exit status 0 if everything matches, 1 if not, whatever the file's "
+      "matter, and the step that spoils it. A file that `lockstep extract` wrote holds no schedule but what the code "
+      "of "
+      "a training step does to its gradients (docs/extract.md): all ranks' programs are composed, and compared with "
+      "one "
+      "device in the same way. Exit status 0 if everything matches, 1 if not, whatever the file's "
       "`expect` says.";
   command.examples = {
       {"lockstep check scenario.json", "check one scenario"},

@@ -80,11 +80,11 @@ int print_text(const std::string& text) {
 }
 
 std::vector<Command> all_commands() {
-  return {check_command(),      watch_command(),  test_command(),  explain_command(),    report_command(),
-          repair_command(),     mutate_command(), prove_command(), placements_command(), diff_command(),
-          verify_command(),     record_command(), show_command(),  list_command(),       import_command(),
-          hash_command(),       schema_command(), init_command(),  version_command(),    reference_command(),
-          completion_command(), man_command()};
+  return {check_command(),     watch_command(),      test_command(),    explain_command(),    report_command(),
+          repair_command(),    mutate_command(),     prove_command(),   placements_command(), diff_command(),
+          verify_command(),    record_command(),     extract_command(), show_command(),       list_command(),
+          import_command(),    hash_command(),       schema_command(),  init_command(),       version_command(),
+          reference_command(), completion_command(), man_command()};
 }
 
 namespace {

@@ -177,6 +177,9 @@ struct CapturedRun {
 /// More axes than a mesh may have.
 inline constexpr std::size_t most_axes = 32;
 
+/// Fills in what follows from the header: places of ranks, and which axes are data axes.
+void lay_out(CapturedRun& run);
+
 /// Reads all ranks' files of a folder. Throws InputError where one is not valid, where they do not belong together, or
 /// where there is none.
 CapturedRun read_run(const std::string& folder, int threads);

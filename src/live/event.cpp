@@ -21,12 +21,13 @@ std::optional<std::int64_t> whole_number_of(const Json& value) {
 }
 
 void Event::wrong_type(std::string_view key, const Json& found, std::string_view expected) const {
-  mistake(found, fmt::format("\"{}\" of a \"{}\" line: expected {}, found {}", key, name_, expected, found.describe()));
+  mistake(found,
+          fmt::format("\"{}\" of a \"{}\" {}: expected {}, found {}", key, name_, kind_, expected, found.describe()));
 }
 
 const Json* Event::required(std::string_view key) const {
   const Json* found = object_.find(key);
-  if (found == nullptr) mistake(fmt::format("missing key \"{}\" in a \"{}\" line", key, name_));
+  if (found == nullptr) mistake(fmt::format("missing key \"{}\" in a \"{}\" {}", key, name_, kind_));
   return found;
 }
 

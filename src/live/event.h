@@ -15,12 +15,14 @@ namespace lockstep::live {
 
 inline constexpr std::int64_t most_whole = INT32_MAX;
 
-/// One line of a captured run: an object whose known keys are checked and whose other keys are passed over. What is
-/// wrong or missing is added to the diagnostics, and a value of the right type comes back all the same.
+/// One line of a captured run, or an event of an extraction: an object whose known keys are checked and whose other
+/// keys are passed over. What is wrong or missing is added to the diagnostics, and a value of the right type comes back
+/// all the same.
 class Event {
  public:
-  Event(const Json& object, std::string name, Diagnostics& diagnostics)
-      : object_(object), name_(std::move(name)), diagnostics_(diagnostics) {}
+  /// `kind`: what messages call it: a "step" line.
+  Event(const Json& object, std::string name, Diagnostics& diagnostics, std::string_view kind = "line")
+      : object_(object), name_(std::move(name)), diagnostics_(diagnostics), kind_(kind) {}
 
   /// From `least` to `most`.
   std::int64_t whole(std::string_view key, std::int64_t least = 0, std::int64_t most = most_whole) const;
@@ -41,9 +43,12 @@ class Event {
   /// The member, where it is there; else a mistake and null.
   const Json* required(std::string_view key) const;
   const Json* find(std::string_view key) const { return object_.find(key); }
+  const Json& object() const { return object_; }
   void mistake(const Json& where, std::string message) const { diagnostics_.add(where.place(), std::move(message)); }
   void mistake(std::string message) const { mistake(object_, std::move(message)); }
   Diagnostics& diagnostics() const { return diagnostics_; }
+  /// A member that is an object itself, whose mistakes are told as this one's.
+  Event inner(const Json& member) const { return {member, name_, diagnostics_, kind_}; }
 
  private:
   void wrong_type(std::string_view key, const Json& found, std::string_view expected) const;
@@ -51,6 +56,7 @@ class Event {
   const Json& object_;
   std::string name_;
   Diagnostics& diagnostics_;
+  std::string_view kind_;
 };
 
 /// The number that `value` holds, if it is a whole one that fits.

@@ -1,28 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <set>
 #include <sstream>
 #include <system_error>
 
 #include "src/base/at.h"
-#include "src/base/counted.h"
 #include "src/base/inputs.h"
 #include "src/live/captured_run.h"
+#include "src/live/declarations.h"
 #include "src/live/event.h"
 #include "src/live/precision.h"
 
 namespace lockstep::live {
 
 namespace {
-
-constexpr std::int64_t most_chunks = 1024;
-constexpr std::int64_t most_elements_of_one = INT64_MAX / 4;
 
 std::string read_text(const std::string& file) {
   // A pipe has no end until somebody writes to it.
@@ -118,116 +113,21 @@ class Reader {
     header.sums = static_cast<int>(event.whole("sums", 64, 1 << 16));
     if (header.sums % 64 != 0) event.mistake(fmt::format("\"sums\" is {}; expected a multiple of 64", header.sums));
     header.seed = static_cast<std::uint64_t>(event.whole("seed", 0, INT64_MAX));
-    if (const Json* versions = event.find("versions"); versions != nullptr) {
-      for (const Json::Member& member : versions->members()) {
-        if (member.value.is_string()) header.versions.emplace_back(member.key, member.value.text());
-      }
-    }
-    mesh(event, header);
+    header.versions = read_versions(event);
+    read_mesh(event, header);
     header.collectives = event.boolean("collectives", false);
-    if (const std::optional<std::string> loss = event.text_or_null("loss")) {
-      header.loss = loss_named(*loss);
-      if (!header.loss)
-        event.mistake(*event.find("loss"), fmt::format("unknown loss \"{}\"{}", *loss, did_you_mean_loss(*loss)));
-    }
-  }
-
-  static std::string did_you_mean_loss(const std::string& loss) {
-    const std::string near = did_you_mean(loss, captured_loss_names());
-    return near.empty() ? fmt::format("; expected {} or null", fmt::join(captured_loss_names(), ", ")) : near;
-  }
-
-  static void mesh(const Event& event, Header& header) {
-    const Json* mesh = event.required("mesh");
-    if (mesh == nullptr) return;
-    if (!mesh->is_object())
-      return event.mistake(*mesh, fmt::format("\"mesh\": expected an object, found {}", mesh->describe()));
-    const Event inner(*mesh, "run", event.diagnostics());
-    header.axes = inner.texts("axes");
-    for (const std::int64_t size : inner.wholes("sizes", 1, 1 << 20)) header.sizes.push_back(static_cast<int>(size));
-    for (const std::int64_t rank : inner.wholes("ranks", 0, 1 << 20))
-      header.mesh_ranks.push_back(static_cast<int>(rank));
-    if (header.axes.size() >= most_axes)
-      return inner.mistake(fmt::format("the mesh has {} axes; at most {} are read", header.axes.size(), most_axes - 1));
-    if (header.axes.size() != header.sizes.size())
-      return inner.mistake(fmt::format("the mesh has {} and {}", counted(header.axes.size(), "axis"),
-                                       counted(header.sizes.size(), "size")));
-    std::int64_t product = 1;
-    for (const int size : header.sizes) product = std::min<std::int64_t>(product * size, 1 << 21);
-    if (product != header.world)
-      return inner.mistake(
-          fmt::format("the sizes of the mesh make {} ranks, and \"world\" is {}", product, header.world));
-    std::vector<int> sorted = header.mesh_ranks;
-    std::sort(sorted.begin(), sorted.end());
-    std::vector<int> all(static_cast<std::size_t>(header.world));
-    std::iota(all.begin(), all.end(), 0);
-    if (sorted != all)
-      return inner.mistake(
-          fmt::format("\"ranks\" of the mesh: expected each rank from 0 to {} once", header.world - 1));
-    header.data_axes = event.texts("data_axes");
-    for (const std::string& axis : header.data_axes) {
-      if (std::find(header.axes.begin(), header.axes.end(), axis) == header.axes.end())
-        event.mistake(fmt::format("\"data_axes\" names \"{}\", which is no axis of the mesh{}", axis,
-                                  did_you_mean(axis, header.axes)));
-    }
+    header.loss = read_loss(event);
   }
 
   void parameter(const Event& event) {
-    DeclaredParameter parameter;
     const std::int64_t id = event.whole("id", 0, INT64_MAX / 2);
-    parameter.name = event.required_text("name");
-    parameter.aliases = event.texts("aliases");
-    parameter.shape = event.wholes("shape");
-    parameter.dtype = event.text("dtype", "");
-    parameter.frozen = event.boolean("frozen", false);
-    if (event.find("chunk") != nullptr) parameter.chunk = static_cast<int>(event.whole("chunk", 0, most_chunks));
-    if (event.find("group") != nullptr) parameter.group = static_cast<int>(event.whole("group"));
-    parameter.placed = event.texts("placed");
-    std::int64_t numel = 1;
-    for (const std::int64_t size : parameter.shape) {
-      if (size > 0 && numel > most_elements_of_one / size)
-        return event.mistake(fmt::format("the shape of \"{}\" has too many elements", parameter.name));
-      numel *= size;
-    }
-    if (const Json* pieces = event.required("pieces"); pieces != nullptr) {
-      if (!pieces->is_array())
-        return event.mistake(*pieces, fmt::format("\"pieces\": expected a list, found {}", pieces->describe()));
-      for (const Json& piece : pieces->items()) parameter.pieces.push_back(one_piece(event, piece, parameter, numel));
-    }
-    if (!names_.insert(parameter.name).second)
-      return event.mistake(fmt::format("a parameter \"{}\" is declared twice", parameter.name));
+    std::optional<DeclaredParameter> parameter = read_declared(event);
+    if (!parameter) return;
+    if (!names_.insert(parameter->name).second)
+      return event.mistake(fmt::format("a parameter \"{}\" is declared twice", parameter->name));
     if (!record_.parameter_of_id.emplace(id, static_cast<int>(record_.parameters.size())).second)
       return event.mistake(fmt::format("parameter {} is declared twice", id));
-    record_.parameters.push_back(std::move(parameter));
-  }
-
-  static std::vector<Interval> one_piece(const Event& event, const Json& piece, const DeclaredParameter& parameter,
-                                         std::int64_t numel) {
-    const Json* range = piece.find("range");
-    const Json* box = piece.find("box");
-    const auto interval = [&](const Json& pair, std::int64_t most) -> Interval {
-      if (pair.items().size() == 2) {
-        const auto begin = whole_number_of(pair.items()[0]), end = whole_number_of(pair.items()[1]);
-        if (begin && end && 0 <= *begin && *begin <= *end && *end <= most) return {*begin, *end};
-      }
-      event.mistake(pair,
-                    fmt::format("expected [first, end) of a piece of \"{}\" within 0 and {}", parameter.name, most));
-      return {0, 0};
-    };
-    std::vector<Interval> result;
-    if (range != nullptr) {
-      result.push_back(interval(*range, numel));
-    } else if (box != nullptr && box->items().size() == parameter.shape.size()) {
-      for (std::size_t i = 0; i < parameter.shape.size(); ++i)
-        result.push_back(interval(box->items()[i], parameter.shape[i]));
-      if (parameter.shape.empty()) result.push_back({0, 1});
-    } else {
-      event.mistake(piece,
-                    fmt::format("a piece of \"{}\": expected \"range\" with two numbers, or \"box\" with a pair for "
-                                "each of {} dimensions",
-                                parameter.name, parameter.shape.size()));
-    }
-    return result;
+    record_.parameters.push_back(std::move(*parameter));
   }
 
   /// What contributions and results have in common.
@@ -257,16 +157,7 @@ class Reader {
   }
 
   void sketch(const Event& event, SketchedTensor& tensor) const {
-    const std::vector<std::string>& axes = record_.header.axes;
-    for (const std::string& axis : event.texts("partial")) {
-      const auto found = std::find(axes.begin(), axes.end(), axis);
-      if (found == axes.end()) {
-        event.mistake(
-            fmt::format("\"partial\" names \"{}\", which is no axis of the mesh{}", axis, did_you_mean(axis, axes)));
-        return;
-      }
-      tensor.partial |= std::uint32_t{1} << (found - axes.begin());
-    }
+    tensor.partial = read_partial(event, record_.header.axes);
     tensor.row = event.whole("row");
     tensor.hash = event.hash("hash");
     tensor.dtype = event.dtype("dtype");
@@ -384,19 +275,7 @@ class Reader {
                                 step.micro_batches - 1));
     }
     step.micro_batches = std::max(step.micro_batches, count);
-    const Json* tokens = event.find("tokens");
-    if (tokens == nullptr || tokens->is_null()) return;
-    if (!tokens->is_array() || tokens->items().size() != static_cast<std::size_t>(count))
-      return event.mistake(
-          *tokens, fmt::format("\"tokens\": expected a number or null for each of {} micro-batches, found {}", count,
-                               tokens->is_array() ? fmt::format("{}", tokens->items().size()) : tokens->describe()));
-    for (const Json& item : tokens->items()) {
-      const std::optional<std::int64_t> number = whole_number_of(item);
-      if (!item.is_null() && (!number || *number < 0 || *number > std::int64_t{1} << 40))
-        event.mistake(item,
-                      fmt::format("\"tokens\": expected a whole number from 0 on or null, found {}", item.describe()));
-      step.tokens.push_back(item.is_null() ? std::nullopt : number);
-    }
+    step.tokens = read_tokens(event, count);
   }
 
   RankRecord record_;

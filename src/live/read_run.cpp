@@ -223,6 +223,21 @@ int CapturedRun::coordinates(int rank, std::uint32_t axes) const {
   return result;
 }
 
+void lay_out(CapturedRun& run) {
+  const Header& header = run.header;
+  run.place_of_rank.resize(static_cast<std::size_t>(header.world));
+  for (std::size_t place = 0; place < header.mesh_ranks.size(); ++place)
+    run.place_of_rank[at(header.mesh_ranks[place])] = static_cast<int>(place);
+  std::uint32_t& data = run.data_axes;
+  for (std::size_t axis = 0; axis < header.axes.size(); ++axis) {
+    if (std::find(header.data_axes.begin(), header.data_axes.end(), header.axes[axis]) == header.data_axes.end())
+      continue;
+    data |= std::uint32_t{1} << axis;
+    run.data_ranks *= header.sizes[axis];
+  }
+  for (int rank = 0; rank < header.world; ++rank) run.data_coordinates.push_back(run.coordinates(rank, data));
+}
+
 CapturedRun read_run(const std::string& folder, int threads) {
   CapturedRun run;
   run.folder = folder;
@@ -255,20 +270,9 @@ CapturedRun read_run(const std::string& folder, int threads) {
   run.header = run.ranks.front().header;
   Union(run).run();
   find_gaps(run);
-  const Header& header = run.header;
   for (const RunParameter& parameter : run.parameters)
     run.placed_axes.insert(parameter.declared.placed.begin(), parameter.declared.placed.end());
-  run.place_of_rank.resize(static_cast<std::size_t>(header.world));
-  for (std::size_t place = 0; place < header.mesh_ranks.size(); ++place)
-    run.place_of_rank[at(header.mesh_ranks[place])] = static_cast<int>(place);
-  std::uint32_t& data = run.data_axes;
-  for (std::size_t axis = 0; axis < header.axes.size(); ++axis) {
-    if (std::find(header.data_axes.begin(), header.data_axes.end(), header.axes[axis]) == header.data_axes.end())
-      continue;
-    data |= std::uint32_t{1} << axis;
-    run.data_ranks *= header.sizes[axis];
-  }
-  for (int rank = 0; rank < header.world; ++rank) run.data_coordinates.push_back(run.coordinates(rank, data));
+  lay_out(run);
   return run;
 }
 

@@ -10,8 +10,11 @@
 
 #include "src/base/at.h"
 #include "src/base/counted.h"
+#include "src/live/chosen_parameters.h"
 #include "src/live/collective_order.h"
+#include "src/live/extraction_text.h"
 #include "src/live/findings.h"
+#include "src/live/judge_extraction.h"
 #include "src/live/left_behind.h"
 #include "src/live/precision.h"
 #include "src/live/record.h"
@@ -19,7 +22,6 @@
 #include "src/live/same_data.h"
 #include "src/live/words.h"
 #include "src/numeric/parallel.h"
-#include "src/schedule/selector_list.h"
 
 namespace lockstep {
 
@@ -53,15 +55,17 @@ void shed_coefficients(std::vector<PieceFinding>& of_cell, std::size_t most) {
 
 class Verifier {
  public:
-  Verifier(const live::CapturedRun& run, const VerifyOptions& options)
-      : options_(options), run_(run), files_(run_), formulas_(run_) {
+  /// `extraction`: what the run belongs to, if it is no capture.
+  Verifier(const live::CapturedRun& run, const VerifyOptions& options, const live::Extraction* extraction = nullptr)
+      : options_(options), run_(run), extraction_(extraction), files_(run_), formulas_(run_) {
     loss_ = options.loss ? options.loss : run_.header.loss;
+    if (extraction != nullptr) judge_.emplace(*extraction, formulas_, expected_, options.coefficients);
     if (!options.reference.empty()) reference_.emplace(options.reference, run_, options.threads);
   }
 
   VerifyResult run() {
     describe();
-    choose_parameters();
+    chosen_ = live::chosen_parameters(run_, options_.parameters);
     choose_steps();
     for (const int step : run_.steps) index(step);
     for (const int step : chosen_steps_) {
@@ -69,13 +73,14 @@ class Verifier {
       verify_step(step);
     }
     compare_without_loss();
-    live::doubt_zeros(judged_);
+    if (extraction_ == nullptr) live::doubt_zeros(judged_);
     if (reference_) {
       live::compare_to_reference({run_, files_, formulas_, options_, chosen_, chosen_steps_, cells_, expected_},
                                  *reference_, judged_, result_);
     }
     finish();
-    if (options_.blame && (result_.count(Verdict::wrong) > 0 || !result_.collectives.empty())) blame();
+    if (extraction_ == nullptr && options_.blame && (result_.count(Verdict::wrong) > 0 || !result_.collectives.empty()))
+      blame();
     if (!options_.coefficients) {
       for (VerifiedPiece& piece : result_.pieces) {
         if (piece.verdict == Verdict::right) std::vector<RecoveredCoefficient>().swap(piece.coefficients);
@@ -99,6 +104,11 @@ class Verifier {
     result_.loss = loss_;
     result_.sums = header.sums;
     result_.notes = run_.notes;
+    if (extraction_ != nullptr) {
+      result_.played = live::played_ranks(*extraction_);
+      if (std::string note = live::not_played_words(*extraction_); !note.empty())
+        result_.notes.push_back(std::move(note));
+    }
     if (options_.loss && header.loss && *options_.loss != *header.loss)
       result_.notes.push_back(fmt::format("the run says that its loss is {}, and is compared with {}.",
                                           name_of(*header.loss), name_of(*options_.loss)));
@@ -116,40 +126,6 @@ class Verifier {
       for (const std::vector<Interval>& piece : declared.pieces) one.pieces.push_back(piece_words(declared, piece));
       result_.parameters.push_back(std::move(one));
     }
-  }
-
-  void choose_parameters() {
-    chosen_.assign(run_.parameters.size(), 1);
-    if (options_.parameters.items().empty()) return;
-    std::vector<std::string> names;
-    const std::vector<std::string>& items = options_.parameters.items();
-    const schedule::SelectorList list(items);
-    std::map<std::string, schedule::SelectorItem> unused;  // of those that choose
-    for (const std::string& item : items) {
-      schedule::SelectorItem read = schedule::SelectorItem::read(item);
-      if (!read.excludes) unused.emplace(item, std::move(read));
-    }
-    bool any = false;
-    for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
-      const live::DeclaredParameter& declared = run_.parameters[i].declared;
-      Parameter parameter;
-      parameter.shape = declared.shape;
-      std::vector<std::string> own = declared.aliases;
-      own.push_back(declared.name);
-      bool chosen = false;
-      for (const std::string& name : own) {
-        parameter.name = name;
-        chosen = chosen || list.chooses(parameter, parameter.numel());
-        std::erase_if(unused, [&](const auto& one) { return one.second.fits(parameter, parameter.numel(), 0); });
-        names.push_back(name);
-      }
-      chosen_[i] = chosen ? 1 : 0;
-      any = any || chosen;
-    }
-    if (any && unused.empty()) return;
-    const std::string item = unused.empty() ? fmt::format("{}", fmt::join(items, " ")) : unused.begin()->first;
-    throw InputError({Diagnostic{
-        {}, fmt::format("{}: no parameter fits --parameter {}{}", run_.folder, item, did_you_mean(item, names))}});
   }
 
   void choose_steps() {
@@ -216,6 +192,12 @@ class Verifier {
   }
 
   void verify_step(int step) {
+    if (judge_) {
+      for (std::vector<PieceFinding> all = judge_->judge(step, chosen_); PieceFinding & one : all)
+        judged_.push_back(std::move(one));
+      tell_unknown(step);
+      return;
+    }
     std::vector<const live::Cell*> cells;
     for (const auto& [key, cell] : cells_.at(step)) {
       if (chosen_[at(cell.parameter)] != 0) cells.push_back(&cell);
@@ -262,6 +244,10 @@ class Verifier {
         judged_.push_back(std::move(one));
       }
     }
+    tell_unknown(step);
+  }
+
+  void tell_unknown(int step) {
     const std::string& unknown = expected_.at(step).unknown();
     if (loss_ && !unknown.empty()) result_.gaps.push_back(unknown + ": what is expected cannot be said.");
   }
@@ -311,17 +297,21 @@ class Verifier {
           fmt::format("ranks hold other bits of {}, each right within rounding: replicas drift apart.",
                       rounded_differently_.size() == 1 ? result_.parameters[at(*rounded_differently_.begin())].name
                                                        : counted(rounded_differently_.size(), "parameter")));
-    live::CollectiveOrder order = live::compare_collectives(run_);
+    live::CollectiveOrder order = judge_ ? judge_->collectives() : live::compare_collectives(run_);
     result_.collectives = std::move(order.wrong);
     result_.notes.insert(result_.notes.end(), order.suspicious.begin(), order.suspicious.end());
     for (const auto& [step, rank] : files_.missing())
       result_.gaps.push_back(fmt::format("rank-{:05}.step-{:05}.safetensors is missing.", rank, step));
     std::size_t left_out = 0;
     for (const PieceFinding& one : judged_) left_out += one.piece.left_out > 0 ? 1 : 0;
-    if (left_out > 0)
+    if (left_out > 0 && !judge_)
       result_.notes.push_back(fmt::format(
           "the coefficients of {} are left out, for more than {} are not kept; --step and --parameter look at fewer.",
           counted(left_out, "result"), options_.most_coefficients));
+    if (judge_) {
+      shed_coefficients(judged_, options_.most_coefficients);
+      for (std::size_t i = 0; i < result_.parameters.size(); ++i) result_.parameters[i].pieces = judge_->pieces()[i];
+    }
     live::find_mistakes(std::move(judged_), result_);
   }
 
@@ -345,8 +335,10 @@ class Verifier {
 
   const VerifyOptions& options_;
   const live::CapturedRun& run_;
+  const live::Extraction* extraction_;
   live::SketchFiles files_;
   live::RunFormulas formulas_;
+  std::optional<live::ExtractionJudge> judge_;
   std::optional<live::ReferenceRun> reference_;
   std::optional<CapturedLoss> loss_;
   std::vector<char> chosen_;  // by parameter
@@ -364,12 +356,26 @@ namespace live {
 
 VerifyResult verify(const CapturedRun& run, const VerifyOptions& options) { return Verifier(run, options).run(); }
 
+VerifyResult verify(const Extraction& extraction, const VerifyOptions& options) {
+  return Verifier(extraction.run, options, &extraction).run();
+}
+
 }  // namespace live
 
 VerifyResult verify_run(const std::string& folder, const VerifyOptions& options) {
   const live::CapturedRun run = live::read_run(folder, options.threads);
   VerifyResult result = live::verify(run, options);
   for (std::string& sentence : live::ranks_left_behind(run, result.steps)) result.gaps.push_back(std::move(sentence));
+  return result;
+}
+
+bool is_extraction(std::string_view text) { return live::is_extraction_text(text); }
+
+VerifyResult verify_extraction(const std::shared_ptr<const Source>& source, const VerifyOptions& options) {
+  const live::Extraction extraction = live::read_extraction(source);
+  VerifyResult result = live::verify(extraction, options);
+  for (std::string& sentence : live::ranks_left_behind(extraction, result.steps))
+    result.gaps.push_back(std::move(sentence));
   return result;
 }
 

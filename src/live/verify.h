@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/live/extraction.h"
 #include "src/live/reference.h"
 #include "src/live/verify_cell.h"
 
@@ -12,6 +13,8 @@ namespace lockstep::live {
 
 /// verify_run() of a run that was read already, which must outlive the call.
 VerifyResult verify(const CapturedRun& run, const VerifyOptions& options);
+/// The same of an extraction: coefficients are exact, and nothing is measured.
+VerifyResult verify(const Extraction& extraction, const VerifyOptions& options);
 
 /// By parameter and piece.
 using Cells = std::map<std::pair<int, int>, Cell>;

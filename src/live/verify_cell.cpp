@@ -10,6 +10,7 @@
 
 #include "src/base/at.h"
 #include "src/base/counted.h"
+#include "src/live/cell_formulas.h"
 #include "src/live/hypotheses.h"
 #include "src/live/precision.h"
 #include "src/live/results.h"
@@ -28,32 +29,27 @@ class CellVerifier {
         cell_(cell),
         columns_(gather_columns(context.run, context.files, context.expected, cell.step, cell.contributions)),
         hypotheses_(
-            context, cell, columns_, [this](int back) { return earlier(back); }, cache_) {
+            context, cell, columns_, [this](int back) { return earlier(back); }, cache_),
+        cell_formulas_(context.run, context.formulas, cell.step, columns_.columns) {
     complete_ = context.run.complete_step(cell.step) && columns_.missing.empty();
-    for (const Column& column : columns_.columns) {
-      support_.push_back(context.formulas.term(column, column.expected.value_or(Rational(0))));
-      expected_known_ = expected_known_ && column.expected;
-    }
-    expected_terms_ = support_;
-    std::erase_if(expected_terms_, [](const Term& term) { return term.coefficient.is_zero(); });
-    if (expected_known_) expected_ = context_.formulas.print(expected_terms_, support_);
   }
 
   std::vector<PieceFinding> run() {
     std::vector<PieceFinding> all;
     if (context_.run.waits(cell_.step, cell_.parameter)) return all;
     if (const auto divided = context_.run.divided.find(cell_.step); divided != context_.run.divided.end()) {
-      for (PieceFinding& judged : without_formula(all)) wrong(judged, Mistake::wrong_values, divided->second);
+      for (PieceFinding& judged : without_formula(all))
+        set_wrong(judged, judged.piece.ranks.empty() ? Mistake::no_owner : Mistake::wrong_values, divided->second);
       return all;
     }
     if (const std::string* why = context_.run.unknown(cell_.step, cell_.parameter)) {
-      for (PieceFinding& judged : without_formula(all)) undecided(judged, *why);
+      for (PieceFinding& judged : without_formula(all)) set_undecided(judged, *why);
       return all;
     }
     if (cell_.results.empty()) {
       if (columns_.columns.empty() && columns_.missing.empty() && columns_.non_finite == 0) return all;
       all.push_back(begin({}, cell_.contributions));
-      wrong(all.back(), Mistake::no_owner, "no rank's optimizer gets it, and backward yields a gradient");
+      set_wrong(all.back(), Mistake::no_owner, "no rank's optimizer gets it, and backward yields a gradient");
     }
     for (const SameResult& group : distinct_results(context_.run, cell_.results)) {
       all.push_back(begin(group.ranks, {group.first}));
@@ -62,14 +58,15 @@ class CellVerifier {
     if (const auto doubt = context_.run.doubts.find({cell_.step, cell_.parameter});
         doubt != context_.run.doubts.end()) {
       for (PieceFinding& judged : all) {
-        if (judged.piece.verdict == Verdict::right) undecided(judged, doubt->second);
+        if (judged.piece.verdict == Verdict::right) set_undecided(judged, doubt->second);
       }
     }
     // A contribution that is not known may be what is missing, or be the same as one that is known.
     for (PieceFinding& judged : all) {
       if (complete_ || judged.piece.verdict == Verdict::undecided) continue;
-      undecided(judged, judged.piece.verdict == Verdict::right ? "right, as far as the run was recorded"
-                                                               : "as far as the run was recorded: " + judged.summary);
+      set_undecided(judged, judged.piece.verdict == Verdict::right
+                                ? "right, as far as the run was recorded"
+                                : "as far as the run was recorded: " + judged.summary);
     }
     return all;
   }
@@ -83,7 +80,7 @@ class CellVerifier {
     judged.piece.piece = cell_.piece;
     judged.piece.ranks = std::move(ranks);
     if (!tensors.empty()) judged.piece.place = {tensors.front()->rank, tensors.front()->line};
-    judged.piece.expected = expected_;
+    judged.piece.expected = cell_formulas_.expected();
     return judged;
   }
 
@@ -95,16 +92,6 @@ class CellVerifier {
     return all;
   }
 
-  static void wrong(PieceFinding& judged, Mistake kind, std::string what) {
-    judged.piece.verdict = Verdict::wrong;
-    judged.kind = judged.piece.ranks.empty() ? Mistake::no_owner : kind;
-    judged.summary = std::move(what);
-  }
-  static void undecided(PieceFinding& judged, std::string what) {
-    judged.piece.verdict = Verdict::undecided;
-    judged.summary = std::move(what);
-  }
-
   void verify_result(PieceFinding& judged, const SameResult& group) {
     const SketchedTensor result = whole(group);
     if (result.row < 0) return no_gradient(judged);
@@ -113,29 +100,30 @@ class CellVerifier {
           fmt::format("backward yields {} that {} infinite or no number on {}, and the optimizer gets {}",
                       counted(columns_.non_finite, "element"), columns_.non_finite == 1 ? "is" : "are",
                       rank_words(columns_.non_finite_ranks), result.non_finite);
-      return undecided(judged, "backward yields elements that are infinite or no numbers, so the sums say nothing");
+      return set_undecided(judged, "backward yields elements that are infinite or no numbers, so the sums say nothing");
     }
     if (result.non_finite > 0) {
       judged.piece.why =
           fmt::format("{} that the optimizer gets {} infinite or no number, and none that backward yields",
                       counted(result.non_finite, "element"), result.non_finite == 1 ? "is" : "are");
-      return wrong(judged, Mistake::wrong_values,
-                   "the optimizer gets elements that are infinite or no numbers, and backward yields none");
+      return set_wrong(judged, Mistake::wrong_values,
+                       "the optimizer gets elements that are infinite or no numbers, and backward yields none");
     }
-    if (!columns_.missing.empty()) return undecided(judged, columns_.missing);
+    if (!columns_.missing.empty()) return set_undecided(judged, columns_.missing);
     Problem problem;
     if (const std::optional<int> missing = read_result(context_.files, cell_.step, group, problem.result))
-      return undecided(judged,
-                       fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
+      return set_undecided(
+          judged, fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
     if (!is_finite(problem.result))
-      return undecided(judged, "the sketch of what the optimizer gets has sums that are no finite numbers");
+      return set_undecided(judged, "the sketch of what the optimizer gets has sums that are no finite numbers");
     if (is_zero(problem.result) && group.shares.empty() && !ZeroHashes(columns_.zero_hashes).add(result))
-      return undecided(judged, fmt::format("what the optimizer gets {}", not_of_zeros));
+      return set_undecided(judged, fmt::format("what the optimizer gets {}", not_of_zeros));
     if (columns_.unsaid_axis >= 0) {
       const std::string& axis = context_.run.header.axes[at(columns_.unsaid_axis)];
-      return undecided(judged, fmt::format("ranks along {} yield different gradients of it, and nothing says whether "
-                                           "they hold different parts of it or shares of one gradient",
-                                           axis));
+      return set_undecided(judged,
+                           fmt::format("ranks along {} yield different gradients of it, and nothing says whether "
+                                       "they hold different parts of it or shares of one gradient",
+                                       axis));
     }
     problem.result_dtype = result.dtype;
     problem.coarsest = coarser(result.dtype, cell_.coarsest);
@@ -158,7 +146,8 @@ class CellVerifier {
     auto step = std::lower_bound(steps.begin(), steps.end(), cell_.step);
     for (int back = 1; step != steps.begin() && context_.run.waits(*--step, cell_.parameter); ++back) {
       if (back > most_back) {
-        undecided(judged, fmt::format("its optimizer did not step in more than {} optimizer steps before", most_back));
+        set_undecided(judged,
+                      fmt::format("its optimizer did not step in more than {} optimizer steps before", most_back));
         return true;
       }
       const auto columns = earlier(back);
@@ -187,14 +176,14 @@ class CellVerifier {
   }
 
   void no_gradient(PieceFinding& judged) {
-    if (!columns_.missing.empty()) return undecided(judged, columns_.missing);
+    if (!columns_.missing.empty()) return set_undecided(judged, columns_.missing);
     judged.piece.formula = "0";
     if (columns_.columns.empty() && columns_.non_finite == 0) {
       judged.piece.verdict = Verdict::right;
       judged.piece.why = "no rank yields a gradient, and the optimizer gets none";
       return;
     }
-    wrong(judged, Mistake::no_owner, "the optimizer gets no gradient, and backward yields one");
+    set_wrong(judged, Mistake::no_owner, "the optimizer gets no gradient, and backward yields one");
     std::set<int> ranks;
     for (const Column& column : columns_.columns) ranks.insert(column.rank);
     judged.piece.why = "backward yields a gradient on " + rank_words({ranks.begin(), ranks.end()});
@@ -205,71 +194,39 @@ class CellVerifier {
     piece.unexplained = found.residual;
     piece.noise = found.noise;
     judged.told_apart = piece.told_apart = found.told_apart;
-    write(judged, found);
+    cell_formulas_.write(judged, found);
     if (!found.explained) return unexplained(judged, problem, found);
     if (found.right) {
       piece.verdict = Verdict::right;
       return;
     }
-    if (!expected_known_) return without_loss(judged, found);
+    if (!cell_formulas_.known()) return cell_formulas_.without_loss(judged, found);
     if (!found.told_apart && try_formulas(judged, problem)) return;
     judged.open = !found.told_apart;
     // What clipping left of earlier steps is no small fraction.
     if (!found.exact())
-      wrong(judged, kind_of(found, cell_.step),
-            found.stale ? stale_words : "the coefficients are not the expected ones");
+      set_wrong(judged, kind_of(found, cell_.step),
+                found.stale ? stale_words : "the coefficients are not the expected ones");
     else
-      wrong_by(judged, found);
+      cell_formulas_.wrong_by(judged, found);
     if (!found.told_apart)
       piece.why = fmt::format("{} cannot be told apart, so this is the simplest of several formulas",
                               counted(problem.columns.size(), "contribution"));
   }
 
-  std::vector<Term> terms_of(const Explanation& found) const {
-    std::vector<Term> terms;
-    for (const ColumnCoefficient& one : found.entered) {
-      if (one.exact && !one.exact->is_zero()) terms.push_back(context_.formulas.term(*one.column, *one.exact));
-    }
-    return terms;
-  }
-
-  void write(PieceFinding& judged, const Explanation& found) const {
-    VerifiedPiece& piece = judged.piece;
-    piece.formula = found.exact() ? context_.formulas.print(terms_of(found), support_)
-                                  : context_.formulas.print_rounded(found.entered, support_);
-    for (const ColumnCoefficient& one : found.entered) {
-      RecoveredCoefficient coefficient;
-      coefficient.rank = one.column->rank;
-      coefficient.step = one.column->step;
-      coefficient.micro_batch = one.column->micro_batch;
-      for (const auto& [rank, micro_batch] : one.column->members) {
-        if (rank != one.column->rank && (coefficient.alike.empty() || coefficient.alike.back() != rank))
-          coefficient.alike.push_back(rank);
-      }
-      coefficient.members = one.column->members;
-      coefficient.value = one.value;
-      coefficient.error = one.error;
-      coefficient.exact = one.exact;
-      coefficient.expected = one.column->step == cell_.step ? one.column->expected : std::optional<Rational>(0);
-      piece.coefficients.push_back(std::move(coefficient));
-    }
-    std::stable_sort(piece.coefficients.begin(), piece.coefficients.end(),
-                     [](const RecoveredCoefficient& a, const RecoveredCoefficient& b) { return a.step < b.step; });
-  }
-
   void unexplained(PieceFinding& judged, const Problem& problem, const Explanation& found) {
     VerifiedPiece& piece = judged.piece;
     if (!complete_) {
-      return undecided(judged, "a part is none of the recorded contributions; some are missing in the run");
+      return set_undecided(judged, "a part is none of the recorded contributions; some are missing in the run");
     }
-    if (expected_known_ && try_formulas(judged, problem)) return;
+    if (cell_formulas_.known() && try_formulas(judged, problem)) return;
     if (columns_.columns.empty()) {
       piece.formula.clear();
-      return undecided(judged, "the optimizer gets a gradient, and no backward pass was seen that yields one");
+      return set_undecided(judged, "the optimizer gets a gradient, and no backward pass was seen that yields one");
     }
     judged.open = true;  // formulas of other parameters may tell
     // Fewer digits on the way than any recorded tensor has leave the coefficients as they are.
-    if (expected_known_ && found.told_apart) {
+    if (cell_formulas_.known() && found.told_apart) {
       bool right = true;
       for (const ColumnCoefficient& one : found.entered)
         right = right && std::abs(one.value - to_double(*one.column->expected)) <= 7 * one.error;
@@ -280,7 +237,7 @@ class CellVerifier {
       if (right && found.residual <= half) {
         piece.why = fmt::format("{} is more than {} leaves, and no more than 16 bits on the way would",
                                 percent(found.residual), name_of(problem.coarsest));
-        return undecided(
+        return set_undecided(
             judged, "the coefficients are right within noise, and the noise is more than the recorded types leave");
       }
     }
@@ -295,36 +252,12 @@ class CellVerifier {
           is_small ? fmt::format("in {}", counted(static_cast<std::uint64_t>(problem.elements), "element"))
                    : fmt::format("by {}", counted(context_.run.header.sums, "sum")),
           percent(found.residual), percent(found.noise));
-      if (!expected_known_) return undecided(judged, "no simple formula explains it");
-      return wrong(judged, Mistake::wrong_values, "it is not the expected sum, and no simple formula explains it");
+      if (!cell_formulas_.known()) return set_undecided(judged, "no simple formula explains it");
+      return set_wrong(judged, Mistake::wrong_values, "it is not the expected sum, and no simple formula explains it");
     }
     piece.why = fmt::format("{} of it is none of the recorded contributions; rounding leaves at most {}",
                             percent(found.residual), percent(found.noise));
-    wrong(judged, Mistake::leftover, "a part of it is none of the recorded contributions");
-  }
-
-  /// Where nobody said what the loss is: all contributions of all parameters should come with one coefficient.
-  void without_loss(PieceFinding& judged, const Explanation& found) {
-    if (found.uniform && found.exact_factor && !found.exact_factor->is_zero()) {
-      judged.uniform = found.exact_factor;
-      judged.piece.verdict = Verdict::right;
-      return;
-    }
-    if (found.stale && found.exact()) return wrong(judged, Mistake::leftover, stale_words);
-    std::set<int> missing;
-    bool some = false;
-    for (const ColumnCoefficient& one : found.entered) {
-      if (one.exact && one.exact->is_zero())
-        missing.insert(one.column->rank);
-      else
-        some = true;
-    }
-    if (!found.entered.empty() && !some) return wrong(judged, Mistake::missing_reduction, "nothing arrived");
-    if (!missing.empty() && found.told_apart) {
-      judged.piece.why = "nothing arrived of some contributions of " + rank_words({missing.begin(), missing.end()});
-      return wrong(judged, Mistake::missing_reduction, "contributions are missing");
-    }
-    undecided(judged, "the contributions come with different coefficients, and the loss is not known (--loss)");
+    set_wrong(judged, Mistake::leftover, "a part of it is none of the recorded contributions");
   }
 
   /// A formula of other parameters, or a usual one, that explains this result as well.
@@ -336,8 +269,8 @@ class CellVerifier {
     judged.piece.noise = fitting->left.noise;
     judged.piece.coefficients.clear();
     judged.told_apart = judged.piece.told_apart = false;
-    write(judged, found);
-    wrong_by(judged, found);
+    cell_formulas_.write(judged, found);
+    cell_formulas_.wrong_by(judged, found);
     judged.piece.from_others = fitting->of_others;
     judged.open = !fitting->of_others;
     judged.piece.why =
@@ -346,22 +279,14 @@ class CellVerifier {
     return true;
   }
 
-  /// Wrong, by a formula that is exact.
-  void wrong_by(PieceFinding& judged, const Explanation& found) const {
-    VerifiedPiece& piece = judged.piece;
-    piece.difference = context_.formulas.difference(terms_of(found), expected_terms_);
-    wrong(judged, kind_of(found, cell_.step), mistake_words(context_.run, found, piece.difference, piece.ranks));
-  }
-
   const RunContext& context_;
   const Cell& cell_;
   Columns columns_;
   DesignCache cache_;
   std::vector<std::shared_ptr<const Columns>> earlier_;  // of the optimizer steps before, the last first
   Hypotheses hypotheses_;
-  std::vector<Term> support_, expected_terms_;
-  std::string expected_;  // formula; "" where it is not known
-  bool expected_known_ = true, complete_ = false;
+  CellFormulas cell_formulas_;
+  bool complete_ = false;
 };
 
 }  // namespace

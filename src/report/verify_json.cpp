@@ -101,7 +101,11 @@ void write_json_run(const VerifyResult& result, JsonWriter& json) {
   for (const auto& [name, version] : result.versions) json.key(name).string(version);
   json.end_object();
   json.key("loss").string_or_null(result.loss ? name_of(*result.loss) : "");
-  json.key("sums").number(result.sums);
+  if (result.played) {
+    json.key("played").numbers(*result.played);
+  } else {
+    json.key("sums").number(result.sums);
+  }
   json.key("steps").numbers(result.steps);
   json.key("micro_batches").number(result.micro_batches);
   std::vector<std::string> collectives;

@@ -27,7 +27,8 @@ void parse(std::string_view input);
 void run_engines(std::string_view input);
 
 /// Takes what stands between record separators (U+001E) as the files of the ranks of a captured run, verifies it and
-/// writes every report; with "D:" before them, as dumps of PyTorch's Flight Recorder.
+/// writes every report; with "D:" before them, as dumps of PyTorch's Flight Recorder; with "X:" the rest as an
+/// extraction.
 void read_runs(std::string_view input);
 
 /// The scenario that `input` stands for, as JSON.

@@ -103,7 +103,8 @@ class Megatron(Plain):
                                      lambda tensor: self.cut_of(tensor).shape, self.renamed)
         for parameter in self.parameters.all:
             parameter.chunk = self.chunk_of[id(parameter.held)]
-            parameter.placed = ["tp"]  # what is cut has several pieces, and of the rest ranks have shares
+            # What is cut has several pieces; of the rest ranks have shares or the same, which only the bits tell.
+            parameter.placed = ["tp"] if run.bits_tell or getattr(parameter.held, "tensor_model_parallel", False) else []
         for tensor, names in shared:
             parameter = self.parameters.by_tensor[id(tensor)]
             parameter.aliases += [name for name in names if name != parameter.name and name not in parameter.aliases]

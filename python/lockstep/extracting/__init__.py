@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Extraction: one process plays one rank of many, and writes down the linear function from what its backward passes yield, and from what
+other ranks bring to its collectives, to what its optimizer reads (docs/extract.md).
+
+contents.py    what tensors hold: exact sums of fractions times elements of sources
+rules.py       what an operation makes of that
+following.py   the dispatch mode that applies the rules to everything that runs
+peers.py       the process group in which all other ranks are played
+program.py     the capture that writes a rank's program
+playing.py     one rank: the script, its environment, where the capture begins and ends
+ranks.py       which ranks are played, by processes that share what they import
+"""

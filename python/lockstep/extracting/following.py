@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dispatch mode that sees each operation of torch on this rank, and keeps what memory holds (contents.py) by the rules (rules.py)."""
+
+from contextlib import contextmanager
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lockstep.extracting.contents import Memory
+from lockstep.extracting.rules import Rules
+
+
+class Following(TorchDispatchMode):
+    """`site()`: where the running operation stands in the script."""
+
+    def __init__(self, site):
+        super().__init__()
+        self.memory = Memory()
+        self.rules = Rules(self.memory, site)
+        self.site = site
+        self.paused = 0
+        self.stepping = False  # optimizers compute; what they write holds nothing that anybody reduces
+        self.operations = 0
+
+    @contextmanager
+    def pause(self):
+        """Our own operations."""
+        self.paused += 1
+        try:
+            yield
+        finally:
+            self.paused -= 1
+
+    def __torch_dispatch__(self, function, types, arguments=(), keys=None):
+        keys = keys or {}
+        if self.paused or not self.memory.storages or not isinstance(function, torch._ops.OpOverload):
+            return function(*arguments, **keys)
+        # A subclass such as DTensor takes the operation apart, and this mode sees its parts then.
+        if any(kind is not torch.Tensor and kind is not torch.nn.Parameter and kind.__name__ in ("DTensor", "AsyncCollectiveTensor") for kind in types):
+            return NotImplemented
+        if any(kind.__name__ in ("FakeTensor", "FunctionalTensor") for kind in types):
+            return function(*arguments, **keys)
+        self.operations += 1
+        if self.operations % 4096 == 0:
+            self.memory.sweep()
+        with self.pause():
+            after = self.rules.before(function, arguments, keys) if not self.stepping else self.rules.in_a_step(function, arguments, keys)
+        result = function(*arguments, **keys)
+        if after is not None:
+            with self.pause():
+                for tensor, content in after(result):
+                    self.memory.put(tensor, content)
+        return result

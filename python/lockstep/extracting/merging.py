@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of all ranks that were played, as docs/extract.md writes them: ranks that did the same have one."""
+
+import itertools
+import json
+
+# Of a rank's run line: what all ranks have in common.
+COMMON = ("adapter", "versions", "mesh", "data_axes", "loss")
+# What tells nothing of a program.
+LEFT_OUT = {"end": ("seconds", "overhead"), "result": ("clipped",)}
+
+
+class Different(Exception):
+    """Ranks say different things of what all have in common."""
+
+
+class Mesh:
+    """`described` as a capture has it."""
+
+    def __init__(self, described):
+        self.axes, self.sizes, self.ranks = described["axes"], described["sizes"], described["ranks"]
+        self.places = {rank: place for place, rank in enumerate(self.ranks)}
+        self.known = {}
+
+    def coordinates(self, rank):
+        place, found = self.places[rank], []
+        for size in reversed(self.sizes):
+            found.append(place % size)
+            place //= size
+        return found[::-1]
+
+    def number(self, rank, axes):
+        """The place of a rank among the coordinates of some axes, the last fastest."""
+        found, own = 0, self.coordinates(rank)
+        for axis in axes:
+            found = found * self.sizes[axis] + own[axis]
+        return found
+
+    def away(self, rank, other):
+        """How far another rank stands from this one along each axis along which it does: {"pp": 1}."""
+        pairs = zip(self.axes, self.coordinates(rank), self.coordinates(other))
+        return {axis: there - here for axis, here, there in pairs if here != there}
+
+    def group(self, members):
+        """{"axes": …} where the members are all ranks that agree in the other axes, in the mesh's order; else the list."""
+        key = tuple(members)
+        if key not in self.known:
+            self.known[key] = self.look(members)
+        return self.known[key]
+
+    def look(self, members):
+        found = [self.coordinates(rank) for rank in members]
+        axes = [axis for axis in range(len(self.axes)) if len({one[axis] for one in found}) > 1]
+        product = 1
+        for axis in axes:
+            product *= self.sizes[axis]
+        if product != len(members):
+            return list(members)
+        for one, expected in zip(found, itertools.product(*(range(self.sizes[axis]) for axis in axes))):
+            if tuple(one[axis] for axis in axes) != expected:
+                return list(members)
+        return {"axes": [self.axes[axis] for axis in axes]}
+
+
+def normal(rank, events, mesh):
+    """The events without what tells nothing, groups by axes, ranks by where they stand from this one, and apart from them the pieces of its results, in their order."""
+    found, pieces = [], []
+    for event in events:
+        kind = event["event"]
+        if kind == "run":
+            continue
+        event = {key: value for key, value in event.items() if key not in LEFT_OUT.get(kind, ())}
+        if kind == "collective":
+            if "root" in event:
+                event["root"] = {"position": event["group"].index(event["root"])}
+            if "peer" in event:
+                event["peer"] = mesh.away(rank, event["peer"])
+            event["group"] = mesh.group(event["group"])
+        if kind == "result":
+            pieces.append(event.pop("piece"))
+        found.append(event)
+    return found, pieces
+
+
+class Merged:
+    """Programs by what they do."""
+
+    def __init__(self):
+        self.common, self.first = None, None
+        self.programs = {}  # by text: events, and by rank the pieces of its results
+        self.drawn = {}  # by rank: what its first draw has done, until there is the second
+        self.depends = {}  # by rank: where its second draw does something else
+
+    def add(self, rank, events, draw=0):
+        run = next(event for event in events if event["event"] == "run")
+        common = {key: run[key] for key in COMMON}
+        if self.common is None:
+            self.common, self.first, self.mesh = common, rank, Mesh(run["mesh"])
+        for key in COMMON:
+            if common[key] != self.common[key]:
+                raise Different("ranks %d and %d have different %s: %s and %s" % (self.first, rank, {"data_axes": "data axes"}.get(key, key),
+                                                                                 json.dumps(self.common[key]), json.dumps(common[key])))
+        own, pieces = normal(rank, events, self.mesh)
+        self.compare(rank, own, draw)
+        if draw:
+            return
+        self.forget(rank)
+        text = json.dumps(own, sort_keys=True)
+        self.programs.setdefault(text, (own, {}))[1][rank] = pieces
+
+    def compare(self, rank, own, draw):
+        """Both draws of a rank must do the same."""
+        last = max((place for place, event in enumerate(own) if event["event"] == "step"), default=len(own))
+        own = own[:last + 1]  # what follows the last step has been made of gradients, and is none
+        other = self.drawn.pop(rank, None)
+        if other is None or other[0] == draw:
+            self.drawn[rank] = draw, own
+            self.depends.pop(rank, None)
+            return
+        pairs = zip(own, other[1])
+        different = next((one for one, two in pairs if one != two), None if len(own) == len(other[1]) else max(own, other[1], key=len)[-1])
+        if different is not None:
+            where = different.get("call") or "%s %d of optimizer step %s" % (
+                {"collective": "a collective without a place", "result": "the result of parameter"}.get(different["event"], different["event"]),
+                different.get("parameter", 0), different.get("step"))
+            self.depends[rank] = "what rank %d does depends on the values of gradients, not only on where they go: with other values it differs at %s" % (
+                rank, where)
+
+    def forget(self, rank):
+        """It is played again."""
+        for text in [text for text, (_, ranks) in self.programs.items() if rank in ranks]:
+            self.programs[text][1].pop(rank)
+            if not self.programs[text][1]:
+                self.programs.pop(text)
+
+    def one(self):
+        """Whether all that were played have done the same, so that it can be said what each other rank has: pieces by its coordinates."""
+        if len(self.programs) != 1:
+            return False
+        (_, ranks), = self.programs.values()
+        return all(self.rule(ranks, number) is not None for number in range(len(next(iter(ranks.values())))))
+
+    def rule(self, ranks, number):
+        """The axes along whose coordinates the pieces of a result are numbered; None where there is no such set of axes, or more than one."""
+        pieces = {rank: own[number] for rank, own in ranks.items()}
+        axes = range(len(self.mesh.axes))
+        fitting = [chosen for count in range(len(axes) + 1) for chosen in itertools.combinations(axes, count)
+                   if all(self.mesh.number(rank, chosen) == piece for rank, piece in pieces.items())]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def pieces(self, ranks, number, every):
+        """By rank of `every`, the piece of a result."""
+        missing = [rank for rank in every if rank not in ranks]
+        rule = self.rule(ranks, number) if missing else None
+        return [ranks[rank][number] if rank in ranks else self.mesh.number(rank, rule) for rank in every]
+
+    def written(self, world):
+        """The value of "programs". Ranks that were not played have the program of those that were, which must be one()."""
+        result = []
+        for own, ranks in self.programs.values():
+            played = sorted(ranks)
+            every = range(world) if len(self.programs) == 1 and len(played) < world else played
+            events, number = [], 0
+            for event in own:
+                if event["event"] == "result":
+                    pieces = self.pieces(ranks, number, every)
+                    number += 1
+                    event = {"event": "result", "piece": pieces[0], **event} if len(set(pieces)) == 1 else {"event": "result", "pieces": pieces, **event}
+                events.append(event)
+            depends = [{"event": "gap", "step": None, "why": self.depends[rank]} for rank in played if rank in self.depends]
+            end = next((place for place, event in enumerate(events) if event["event"] == "end"), len(events))
+            events[end:end] = depends[:1]
+            result.append({"ranks": intervals(every), "played": played, "events": events})
+        return sorted(result, key=lambda program: program["ranks"][0])
+
+
+def intervals(numbers):
+    """[first, end) of each row of numbers that follow each other."""
+    found = []
+    for number in numbers:
+        if found and found[-1][1] == number:
+            found[-1][1] += 1
+        else:
+            found.append([number, number + 1])
+    return found

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of an extraction: runs the script as torchrun would, on this process alone, and finds out the program of that rank.
+
+The script is not edited. A capture of it begins when the model is first called, by an optimizer's being there; it ends after so many steps.
+"""
+
+import contextlib
+import os
+import runpy
+import sys
+import traceback
+import weakref
+
+import torch
+import torch.distributed as dist
+from torch.distributed import device_mesh
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+import lockstep
+from lockstep.collectives import CallSites
+from lockstep.errors import CaptureError
+from lockstep.extracting import cuda, peers, shims
+from lockstep.extracting.following import Following
+from lockstep.extracting.program import ProgramRun, Stopped
+from lockstep.optimizers import Replaced
+
+
+def environment(rank, world, local_world):
+    """What torchrun gives a rank."""
+    local = min(local_world, world)
+    return {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % local), "LOCAL_WORLD_SIZE": str(local), "GROUP_RANK": str(rank // local),
+            "GROUP_WORLD_SIZE": str(-(-world // local)), "ROLE_RANK": str(rank), "ROLE_WORLD_SIZE": str(world), "ROLE_NAME": "default",
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
+            "TORCHELASTIC_RUN_ID": "lockstep", "OMP_NUM_THREADS": "1", "TORCH_COMPILE_DISABLE": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+class Missing(BaseException):
+    """Of a key that this rank waits for, and nobody has set."""
+
+
+class Store(dist.Store):
+    """What all ranks share by keys: what those that were played before have set (`stored`), and this rank."""
+
+    def __init__(self, stored):
+        super().__init__()
+        self.own, self.all = {}, {key: bytes.fromhex(value) for key, value in stored.items()}
+
+    def set(self, key, value):
+        value = value if isinstance(value, bytes) else str(value).encode()
+        self.all[key] = value
+        self.own[key] = value.hex()
+
+    def get(self, key):
+        if key not in self.all:
+            raise Missing(key)
+        return self.all[key]
+
+    def add(self, key, number):
+        value = int(self.all.get(key, b"0")) + number
+        self.all[key] = str(value).encode()
+        return value
+
+    def compare_set(self, key, expected, desired):
+        if key not in self.all or self.all[key] == expected.encode():
+            self.set(key, desired)
+        return self.all[key]
+
+    def check(self, keys):
+        return all(key in self.all for key in keys)
+
+    def wait(self, keys, timeout=None):
+        for key in keys:
+            self.get(key)
+
+    def delete_key(self, key):
+        return self.all.pop(key, None) is not None
+
+    def num_keys(self):
+        return len(self.all)
+
+    def set_timeout(self, timeout):
+        pass
+
+
+class Stand:
+    """torch.distributed as the script finds it: whatever backend it asks for, it gets the played one."""
+
+    def __init__(self, rank, world, store):
+        self.rank, self.world, self.store = rank, world, store
+        self.undo = []
+
+    def install(self):
+        c10d = dist.distributed_c10d
+        for owner in (dist, c10d):
+            self.undo.append(Replaced(owner, "init_process_group", self.around_init))
+            self.undo.append(Replaced(owner, "new_group", self.around_new_group))
+        self.undo.append(Replaced(device_mesh.DeviceMesh, "__init__", self.around_mesh))
+
+    def around_init(self, original):
+        def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="", pg_options=None,
+                               device_id=None, **_):
+            return original(peers.NAME, rank=self.rank, world_size=self.world, store=self.store)
+        return init_process_group
+
+    def around_mesh(self, original):
+        def init(mesh, device_type, *arguments, **keys):
+            original(mesh, "cpu" if device_type == "cuda" and not torch.cuda.is_available() else device_type, *arguments, **keys)
+        return init
+
+    def around_new_group(self, original):
+        def new_group(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None, **_):
+            return original(ranks=ranks, group_desc=group_desc)
+        return new_group
+
+
+class Watch:
+    """Begins the capture when the script first calls a model whose parameters an optimizer has."""
+
+    def __init__(self, session, settings):
+        self.session, self.settings = session, settings
+        self.optimizers, self.run = [], None
+
+    def install(self):
+        watch = self
+
+        def around_optimizer(original):
+            def init(optimizer, *arguments, **keys):
+                original(optimizer, *arguments, **keys)
+                watch.optimizers.append(weakref.ref(optimizer))
+            return init
+
+        self.undo = [Replaced(torch.optim.Optimizer, "__init__", around_optimizer)]
+        register_module_forward_pre_hook(self.before_forward)
+        shims.watched_by(self.made)
+        lockstep._extraction = self.captured
+        following = self.session.following
+        register_optimizer_step_pre_hook(lambda *_: setattr(following, "stepping", True))
+        register_optimizer_step_post_hook(lambda *_: setattr(following, "stepping", False))
+
+    def before_forward(self, module, arguments):
+        if self.run is not None:
+            self.run.stop_if_done()
+        if self.run is not None or not module.training:
+            return
+        if type(module).__name__ == "DeepSpeedEngine":  # its optimizer has flat tensors in the place of parameters
+            self.attach(module, None)
+            return
+        optimizers = [optimizer for optimizer in (reference() for reference in self.optimizers) if optimizer is not None]
+        own = {id(parameter) for parameter in module.parameters()}
+        mine = [optimizer for optimizer in optimizers if any(id(tensor) in own for group in optimizer.param_groups for tensor in group["params"])]
+        if not mine:
+            return
+        self.attach(module, mine if len(mine) > 1 else mine[0])
+
+    def made(self, model, optimizer):
+        """By a framework that says so."""
+        if self.run is None:
+            self.attach(model if len(model) > 1 else model[0], optimizer)
+
+    def attach(self, model, optimizer):
+        settings = self.settings
+        self.make(model, optimizer, settings.get("mesh"), settings.get("loss"), settings.get("data_axes")).start()
+
+    def captured(self, model, optimizer, mesh, loss, data_axes):
+        """By the script itself, which says more than we would find; what the user says counts before that."""
+        settings = self.settings
+        if self.run is not None:
+            raise CaptureError("this is the second capture of the script, and an extraction is of one")
+        return self.make(model, optimizer, settings.get("mesh") or mesh, settings.get("loss") or loss, settings.get("data_axes") or data_axes)
+
+    def make(self, model, optimizer, mesh, loss, data_axes):
+        with self.session.following.pause():
+            self.run = ProgramRun(self.session, self.settings["steps"], model, optimizer, mesh=mesh, loss=loss, data_axes=data_axes)
+        self.session.record = self.run.issued
+        return self.run
+
+
+def play(settings, rank, draw=0):
+    """The events of this rank and what else the parent asks for, as a dictionary. `draw` chooses the noise. `settings`: world, local_world, script, module, arguments,
+    steps, mesh, loss, data_axes."""
+    os.environ.update(environment(rank, settings["world"], settings["local_world"]))
+    torch.set_num_threads(1)
+    sites = CallSites()
+    following = Following(sites.innermost)
+    session = peers.Session(following, sites, draw)
+    session.tape, session.carrying = settings.get("tape", {}), settings.get("carrying", set())
+    session.rank, session.told = rank, settings.get("told", {})
+    early = []
+    session.record = early.append
+    peers.register(session)
+    store = Store(settings.get("stored", {}))
+    Stand(rank, settings["world"], store).install()
+    watch = Watch(session, settings)
+    watch.install()
+    error = None
+    sys.argv = [settings["script"]] + list(settings["arguments"])
+    cuda.install()
+    with following:
+        try:
+            if settings.get("module"):
+                runpy.run_module(settings["script"], run_name="__main__", alter_sys=True)
+            else:
+                sys.path[0] = os.path.dirname(os.path.abspath(settings["script"]))
+                runpy.run_path(settings["script"], run_name="__main__")
+        except Stopped:
+            pass
+        except Missing as missing:
+            error = {"kind": "waits", "said": "it waits for %s in the store, which no rank has set" % missing, "frames": []}
+        except CaptureError as failure:
+            error = {"kind": "not known", "said": str(failure), "frames": []}
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                error = died(end)
+        except BaseException as failure:
+            error = died(failure)
+    run = watch.run
+    if error is not None and error["kind"] == "waits":
+        return {"rank": rank, "error": error, "stored": store.own}
+    if run is None:
+        return {"rank": rank, "error": error or {"kind": "nothing", "said": "no model was called whose parameters an optimizer has", "frames": []}}
+    with following.pause(), contextlib.suppress(Stopped):
+        run.close(died=error is not None)
+    if error is None and run.steps == 0:
+        error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
+    return {"rank": rank, "error": error, "events": run.recorder.events, "sent": session.sent, "stored": store.own, "carries": sorted(session.carries),
+            "silent": sorted(session.silent), "numbers": session.numbers}
+
+
+def died(failure):
+    frames = traceback.extract_tb(failure.__traceback__)
+    return {"kind": "died", "said": "".join(traceback.format_exception_only(type(failure), failure)).strip(),
+            "frames": [[frame.filename, frame.lineno, frame.name, frame.line] for frame in frames
+                       if os.path.dirname(os.path.abspath(__file__)) not in os.path.abspath(frame.filename) and not frame.filename.startswith("<frozen")]}

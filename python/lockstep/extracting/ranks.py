@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which ranks are played, and by whom: each by a process of its own, a fork of this one, which has imported what the first of them needed."""
+
+import contextlib
+import faulthandler
+import gc
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+from lockstep.extracting.merging import Different, Merged
+
+EVERY = 64  # so many ranks are all played
+MOST = 4096  # so many are all played where they do different things
+SAMPLE = 6
+ROUNDS = 8  # in which ranks are played again with what others have put in
+DRAWS = (0, 1)  # each rank is played with two draws of the noise: what differs between them depends on values
+
+
+class Failed(Exception):
+    """No extraction; a text for the user."""
+
+
+def first_ranks(world, seed=1):
+    """Those that are played first: all of few; else the first, the last and some others."""
+    if world <= EVERY:
+        return list(range(world))
+    chosen = [0, 1, world - 1]
+    others = random.Random(seed).sample(range(2, world - 1), SAMPLE - len(chosen))
+    return chosen[:1] + sorted(chosen[1:] + others)
+
+
+class Player:
+    """`settings` as playing.play has them; `folder` for what ranks leave; `report(text)` tells of progress."""
+
+    def __init__(self, settings, folder, jobs, limit, report):
+        self.settings, self.folder, self.jobs, self.limit, self.report = settings, folder, jobs, limit, report
+        self.running = {}  # by process: rank
+        self.stored = settings["stored"] = {}  # by key, what ranks have set in the store
+        self.carrying = settings["carrying"] = set()  # calls into which a rank puts gradients
+        self.silent = {}  # by rank: calls into which it puts none
+        self.numbers, self.told = {}, settings.setdefault("told", {})  # whole numbers that ranks have put into calls; those of all, where they differ
+
+    def path(self, rank, kind, draw=0):
+        return os.path.join(self.folder, "rank-%05d.%d.%s" % (rank, draw, kind))
+
+    def child(self, rank, draw):
+        """Is a rank; never returns."""
+        status = 1
+        try:
+            output = os.open(self.path(rank, "output", draw), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            waits = open(self.path(rank, "waits", draw), "w", encoding="utf-8")
+            faulthandler.dump_traceback_later(self.limit, exit=True, file=waits)
+            from lockstep.extracting.playing import play
+
+            found = play(self.settings, rank, draw)
+            if rank == 0:
+                found["modules"] = [name for name, module in list(sys.modules.items()) if "site-packages" in (getattr(module, "__file__", None) or "")]
+            sent = found.pop("sent", None)
+            if sent and rank == 0 and draw == 0:
+                import torch
+
+                torch.save(sent, self.path(rank, "tape"))
+            with open(self.path(rank, "part", draw), "w", encoding="utf-8") as file:
+                json.dump(found, file)
+            os.replace(self.path(rank, "part", draw), self.path(rank, "json", draw))
+            status = 0
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+
+    def start(self, rank, draw):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        process = os.fork()
+        if process == 0:
+            self.child(rank, draw)
+        self.running[process] = rank, draw
+
+    def end(self):
+        for process in self.running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+        self.running = {}
+
+    def play(self, ranks):
+        """What each leaves, in the order in which they end. Those that wait for what others set in the store are played again when these have.
+        Raises Failed with the first that has no program."""
+        while ranks:
+            known, again = len(self.stored), []
+            for found in self.play_once(ranks):
+                if found["error"]:
+                    again.append(found)
+                else:
+                    yield found
+            if again and len(self.stored) == known:
+                raise Failed(self.failure(again[0]["rank"], again[0]["error"]))
+            ranks = sorted({found["rank"] for found in again})
+
+    def tell(self):
+        """Ranks that have put whole numbers into a call of which they do not know yet that others have put in others. What these are is told from
+        now on."""
+        again = set()
+        for call, (members, own) in self.numbers.items():
+            if len({json.dumps(value) for value in own.values()}) == 1:
+                continue
+            missing = [rank for rank in members if rank not in own]
+            if missing:
+                raise Failed("ranks put different numbers into one collective, as counts of tokens are, and rank %d was not played, so that their sum is"
+                             " not known: give --all-ranks" % missing[0])
+            everybody = [own[rank] for rank in members]
+            if self.told.get(call) != everybody:
+                self.told[call] = everybody
+                again.update(members)
+        return sorted(again)
+
+    def deaf(self):
+        """Ranks that put nothing into a call into which others put gradients: what they get of it is none, as far as they know."""
+        return sorted(rank for rank, calls in self.silent.items() if calls & self.carrying)
+
+    def play_once(self, ranks):
+        waiting = [(rank, draw) for rank in ranks for draw in DRAWS][::-1]
+        try:
+            while waiting or self.running:
+                while waiting and len(self.running) < self.jobs:
+                    self.start(*waiting.pop())
+                process, status = os.wait()
+                if process in self.running:
+                    yield self.found(*self.running.pop(process), status)
+        finally:
+            self.end()
+
+    def output(self, rank, draw):
+        with contextlib.suppress(OSError), open(self.path(rank, "output", draw), encoding="utf-8", errors="replace") as file:
+            return [line.rstrip() for line in file.read().splitlines() if line.strip()][-8:]
+        return []
+
+    def found(self, rank, draw, status):
+        try:
+            with open(self.path(rank, "json", draw), encoding="utf-8") as file:
+                found = dict(json.load(file), draw=draw)
+        except OSError:
+            raise Failed(self.without(rank, draw, status)) from None
+        os.remove(self.path(rank, "json", draw))
+        self.stored.update(found.get("stored", {}))
+        self.carrying.update(found.get("carries", ()))
+        self.silent[rank] = set(found.get("silent", ()))
+        if draw == 0:
+            for call, (members, own, _) in found.get("numbers", {}).items():
+                self.numbers.setdefault(call, (members, {}))[1][rank] = own
+        if found["error"] and found["error"]["kind"] != "waits":
+            raise Failed(self.failure(rank, found["error"]))
+        return found
+
+    def without(self, rank, draw, status):
+        with contextlib.suppress(OSError), open(self.path(rank, "waits", draw), encoding="utf-8") as file:
+            frames = [line.strip() for line in file if line.startswith("  File")]
+            if frames:
+                return "rank %d did not end within %d s; it was at\n%s" % (rank, self.limit, "\n".join("  " + line for line in frames[:6]))
+        how = "by signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else "with exit status %d" % os.WEXITSTATUS(status)
+        return "rank %d ended %s%s" % (rank, how, self.last_lines(rank, draw))
+
+    def last_lines(self, rank, draw):
+        lines = self.output(rank, draw)
+        return "; the last lines that it wrote are\n" + "\n".join("  " + line for line in lines) if lines else ""
+
+    def failure(self, rank, error):
+        if error["kind"] != "died":
+            return "rank %d: %s" % (rank, error["said"])
+        where = ["  %s:%d in %s\n      %s" % (file, line, name, text) for file, line, name, text in error["frames"][-4:]]
+        return "rank %d ended with\n  %s\n%s" % (rank, error["said"].splitlines()[-1] if error["said"] else "an error", "\n".join(where))
+
+
+def preload(names):
+    """Imports what a rank has imported from packages, so that the next ones need not."""
+    for name in names:
+        if name not in sys.modules and not name.startswith("_"):
+            with contextlib.suppress(BaseException), open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere), \
+                    contextlib.redirect_stderr(nowhere):
+                importlib.import_module(name)
+
+
+def extract(settings, every=False, jobs=None, limit=300, report=lambda text: None):
+    """The extraction of a script, as docs/extract.md has it."""
+    world = settings["world"]
+    folder = tempfile.mkdtemp(prefix="lockstep-extract-")
+    player = Player(settings, folder, jobs or len(os.sched_getaffinity(0)), limit, report)
+    merged, begin = Merged(), time.time()
+    try:
+        def take(ranks):
+            for number, found in enumerate(player.play(ranks), 1):
+                merged.add(found["rank"], found["events"], found["draw"])
+                report("played %d of %d ranks, %.0f s" % (number // len(DRAWS), len(ranks), time.time() - begin))
+                yield found
+
+        import torch  # before the first fork, once for all
+
+        from lockstep.extracting import megatron, shims
+
+        megatron.install()
+        shims.install()
+
+        # The first one alone: what it has imported, and has sent to all, the others find there.
+        waits = []
+        for found in player.play_once([0]):
+            preload(found.get("modules", ()))
+            if found["error"]:
+                waits = [0]
+            else:
+                merged.add(0, found["events"], found["draw"])
+        if os.path.exists(player.path(0, "tape")):
+            settings["tape"] = torch.load(player.path(0, "tape"), weights_only=True)
+        gc.freeze()
+        first = [rank for rank in first_ranks(world) if rank != 0]
+        for _ in take(waits + (list(range(1, world)) if every else first)):
+            pass
+        if not every and not merged.one() and len(first) + 1 < world:
+            if world > MOST:
+                raise Failed("%d ranks were played, and they do %d different things, so that all %d would have to be: give --all-ranks"
+                             % (len(first) + 1, max(2, len(merged.programs)), world))
+            known = {0, *first}
+            for _ in take([rank for rank in range(world) if rank not in known]):
+                pass
+        for _ in range(ROUNDS):
+            again = sorted({*player.tell(), *player.deaf()})
+            if not again:
+                break
+            for _ in take(again):
+                pass
+        else:
+            raise Failed("what ranks put into collectives depends on what they got from others, and has not settled after %d rounds" % ROUNDS)
+    except Different as different:
+        raise Failed(str(different)) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    common = merged.common
+    mesh = {key: common["mesh"][key] for key in ("axes", "sizes")}
+    if common["mesh"]["ranks"] != list(range(world)):
+        mesh["ranks"] = common["mesh"]["ranks"]
+    return {"lockstep_extract": 1, "versions": common["versions"], "command": [settings["script"], *settings["arguments"]], "adapter": common["adapter"],
+            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], "programs": merged.written(world)}

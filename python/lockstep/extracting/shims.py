@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What frameworks do at their beginning that a played rank without its hardware cannot, done otherwise: applied to a module when it is imported.
+
+None of it changes what is computed of gradients. Each says what it stands for.
+"""
+
+import importlib.abc
+import importlib.util
+import sys
+
+SHIMS = {}  # by module: functions of it
+
+
+def of(name):
+    def add(function):
+        SHIMS.setdefault(name, []).append(function)
+        return function
+    return add
+
+
+@of("deepspeed.comm.torch")
+def no_shared_memory(module):
+    """Compiles a kernel that reduces through shared memory with the other ranks of the machine, which are not there."""
+    module.build_shm_op = lambda: None
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Applies them after the module was executed."""
+
+    def find_spec(self, name, path, target=None):
+        if name not in SHIMS:
+            return None
+        sys.meta_path.remove(self)
+        try:
+            found = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
+        if found is None or found.loader is None:
+            return None
+        execute = found.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            for shim in SHIMS[name]:
+                shim(module)
+        found.loader.exec_module = exec_module
+        return found
+
+
+_watch = None
+
+
+def watched_by(found):
+    """`found(model, optimizer)` is called when a framework has made what is to be captured."""
+    global _watch
+    _watch = found
+
+
+def found(model, optimizer):
+    if _watch is not None:
+        _watch(model, optimizer)
+
+
+def install():
+    """For modules that were not imported yet, and those that were."""
+    for name, shims in SHIMS.items():
+        for shim in shims if name in sys.modules else ():
+            shim(sys.modules[name])
+    sys.meta_path.insert(0, Finder())

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/cell_formulas.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/live/words.h"
+
+namespace lockstep::live {
+
+namespace {
+
+using Verdict = VerifiedPiece::Verdict;
+
+}  // namespace
+
+void set_wrong(PieceFinding& judged, Mistake kind, std::string what) {
+  judged.piece.verdict = Verdict::wrong;
+  judged.kind = kind;
+  judged.summary = std::move(what);
+}
+
+void set_undecided(PieceFinding& judged, std::string what) {
+  judged.piece.verdict = Verdict::undecided;
+  judged.summary = std::move(what);
+}
+
+CellFormulas::CellFormulas(const CapturedRun& run, const RunFormulas& formulas, int step,
+                           const std::vector<Column>& columns)
+    : run_(run), formulas_(formulas), step_(step) {
+  for (const Column& column : columns) {
+    support_.push_back(formulas.term(column, column.expected.value_or(Rational(0))));
+    known_ = known_ && column.expected;
+  }
+  expected_terms_ = support_;
+  std::erase_if(expected_terms_, [](const Term& term) { return term.coefficient.is_zero(); });
+  if (known_) expected_ = formulas.print(expected_terms_, support_);
+}
+
+std::vector<Term> CellFormulas::terms_of(const Explanation& found) const {
+  std::vector<Term> terms;
+  for (const ColumnCoefficient& one : found.entered) {
+    if (one.exact && !one.exact->is_zero()) terms.push_back(formulas_.term(*one.column, *one.exact));
+  }
+  return terms;
+}
+
+void CellFormulas::write(PieceFinding& judged, const Explanation& found, const std::vector<Term>& others) const {
+  VerifiedPiece& piece = judged.piece;
+  std::vector<Term> terms = terms_of(found);
+  terms.insert(terms.end(), others.begin(), others.end());
+  piece.formula = found.exact() ? formulas_.print(terms, support_) : formulas_.print_rounded(found.entered, support_);
+  for (const ColumnCoefficient& one : found.entered) {
+    RecoveredCoefficient coefficient;
+    coefficient.rank = one.column->rank;
+    coefficient.step = one.column->step;
+    coefficient.micro_batch = one.column->micro_batch;
+    for (const auto& [rank, micro_batch] : one.column->members) {
+      if (rank != one.column->rank && (coefficient.alike.empty() || coefficient.alike.back() != rank))
+        coefficient.alike.push_back(rank);
+    }
+    coefficient.members = one.column->members;
+    coefficient.value = one.value;
+    coefficient.error = one.error;
+    coefficient.exact = one.exact;
+    coefficient.expected = one.column->step == step_ ? one.column->expected : std::optional<Rational>(0);
+    piece.coefficients.push_back(std::move(coefficient));
+  }
+  std::stable_sort(piece.coefficients.begin(), piece.coefficients.end(),
+                   [](const RecoveredCoefficient& a, const RecoveredCoefficient& b) { return a.step < b.step; });
+}
+
+std::string CellFormulas::difference(const Explanation& found) const {
+  return formulas_.difference(terms_of(found), expected_terms_);
+}
+
+void CellFormulas::wrong_by(PieceFinding& judged, const Explanation& found) const {
+  VerifiedPiece& piece = judged.piece;
+  piece.difference = difference(found);
+  set_wrong(judged, kind_of(found, step_), mistake_words(run_, found, piece.difference, piece.ranks));
+}
+
+void CellFormulas::without_loss(PieceFinding& judged, const Explanation& found) const {
+  if (found.uniform && found.exact_factor && !found.exact_factor->is_zero()) {
+    judged.uniform = found.exact_factor;
+    judged.piece.verdict = Verdict::right;
+    return;
+  }
+  if (found.stale && found.exact()) return set_wrong(judged, Mistake::leftover, stale_words);
+  std::set<int> missing;
+  bool some = false;
+  for (const ColumnCoefficient& one : found.entered) {
+    if (one.exact && one.exact->is_zero())
+      missing.insert(one.column->rank);
+    else
+      some = true;
+  }
+  if (!found.entered.empty() && !some) return set_wrong(judged, Mistake::missing_reduction, "nothing arrived");
+  if (!missing.empty() && found.told_apart) {
+    judged.piece.why = "nothing arrived of some contributions of " + rank_words({missing.begin(), missing.end()});
+    return set_wrong(judged, Mistake::missing_reduction, "contributions are missing");
+  }
+  set_undecided(judged, "the contributions come with different coefficients, and the loss is not known (--loss)");
+}
+
+}  // namespace lockstep::live

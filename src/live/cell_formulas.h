@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/live/verify_cell.h"
+
+namespace lockstep::live {
+
+void set_wrong(PieceFinding& judged, Mistake kind, std::string what);
+void set_undecided(PieceFinding& judged, std::string what);
+
+/// What is expected of a piece in an optimizer step, and what is said of an explanation whose coefficients are exact.
+class CellFormulas {
+ public:
+  /// `columns`: of the optimizer step. The run and `formulas` must outlive it.
+  CellFormulas(const CapturedRun& run, const RunFormulas& formulas, int step, const std::vector<Column>& columns);
+
+  /// "" where it is not known.
+  const std::string& expected() const { return expected_; }
+  bool known() const { return known_; }
+
+  /// Fills in formula and coefficients. `others`: terms besides those of the columns that entered.
+  void write(PieceFinding& judged, const Explanation& found, const std::vector<Term>& others = {}) const;
+  /// How a formula that is exact differs from what is expected, in a few words; "".
+  std::string difference(const Explanation& found) const;
+  /// Wrong, by a formula that is exact.
+  void wrong_by(PieceFinding& judged, const Explanation& found) const;
+  /// Where nobody said what the loss is: all contributions of all parameters should come with one coefficient.
+  void without_loss(PieceFinding& judged, const Explanation& found) const;
+
+ private:
+  std::vector<Term> terms_of(const Explanation& found) const;
+
+  const CapturedRun& run_;
+  const RunFormulas& formulas_;
+  int step_;
+  std::vector<Term> support_, expected_terms_;
+  std::string expected_;
+  bool known_ = true;
+};
+
+}  // namespace lockstep::live

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/live/captured_run.h"
+#include "src/symbolic/programs.h"
+
+namespace lockstep::live {
+
+/// A part of a parameter that programs name: [first, end) of row-major indices, or a box. Programs may name parts that
+/// overlap.
+struct Region {
+  int parameter = 0;            ///< the run's number
+  std::vector<Interval> piece;  ///< one interval of indices, or one for each dimension
+  std::int64_t elements = 0;
+  std::optional<std::int64_t> begin;  ///< where it is one stretch of indices: the first
+};
+
+/// What a backward pass of a program yields.
+struct ExtractedContribution {
+  int source = 0;  ///< of the program
+  int step = 0, micro_batch = 0;
+  int region = 0;                        ///< index into Extraction::regions
+  std::int64_t first = 0, elements = 0;  ///< of the region, in its own order
+  std::uint32_t partial = 0;             ///< by bit, axes along which it is a share of a sum
+};
+
+/// What an optimizer of a program reads.
+struct ExtractedResult {
+  int step = 0;
+  int region = 0;
+  std::int64_t first = 0, elements = 0;
+  int content = -1;        ///< index into RankProgram::results; -1: no gradient
+  std::vector<int> ranks;  ///< of the program, that read it, ascending; empty: all
+  int line = 0;
+};
+
+/// What an extraction says of a program beside the linear function.
+struct ExtractedProgram {
+  std::vector<int> ranks, played;  ///< ascending
+  std::vector<ExtractedContribution> contributions;
+  std::vector<ExtractedResult> results;
+  const std::vector<int>& ranks_of(const ExtractedResult& result) const {
+    return result.ranks.empty() ? ranks : result.ranks;
+  }
+  std::vector<int> contribution_of;       ///< by source; -1: what a call brings
+  std::vector<CapturedCollective> calls;  ///< as RankProgram::calls; their groups are not filled in
+};
+
+/// A training step as the code does it: the program of every rank.
+struct Extraction {
+  CapturedRun run;  ///< its ranks have steps and gaps alone
+  symbolic::RankPrograms programs;
+  std::vector<ExtractedProgram> details;  ///< by program
+  std::vector<Region> regions;
+};
+
+/// Reads an extraction (docs/extract.md). Throws InputError with everything that is wrong with it, with its place.
+Extraction read_extraction(const std::shared_ptr<const Source>& source);
+
+/// The ranks that were run to find out what all do, ascending.
+std::vector<int> played_ranks(const Extraction& extraction);
+/// A sentence: how many these are, and whose program the others are taken to run; "" where all were run.
+std::string not_played_words(const Extraction& extraction);
+
+}  // namespace lockstep::live

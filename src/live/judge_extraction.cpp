@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/judge_extraction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <iterator>
+#include <set>
+
+#include "src/base/counted.h"
+#include "src/live/extraction_order.h"
+#include "src/live/judged_elements.h"
+#include "src/live/words.h"
+
+namespace lockstep::live {
+
+namespace {
+
+using symbolic::Stretch;
+using symbolic::Stretches;
+using Verdict = VerifiedPiece::Verdict;
+
+}  // namespace
+
+class ExtractionJudge::Judging {
+ public:
+  Judging(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
+          bool coefficients)
+      : extraction_(extraction),
+        run_(extraction.run),
+        coefficients_(coefficients),
+        meetings_(symbolic::match_calls(extraction.programs)),
+        forms_(extraction.programs, meetings_),
+        contributions_(extraction),
+        overlaps_(extraction),
+        elements_(extraction, formulas, expected, forms_, contributions_, overlaps_),
+        results_(run_.parameters.size()),
+        pieces_(run_.parameters.size()),
+        piece_numbers_(run_.parameters.size()),
+        is_simple_(run_.parameters.size(), 1) {
+    for (const Region& region : extraction.regions) {
+      if (!region.begin) is_simple_[at(region.parameter)] = 0;
+    }
+    for (const ExtractedProgram& details : extraction.details) {
+      for (const ExtractedResult& one : details.results)
+        results_[at(extraction.regions[at(one.region)].parameter)].emplace_back(&details, &one);
+    }
+  }
+
+  std::vector<PieceFinding> judge(int step, const std::vector<char>& chosen) {
+    step_ = step;
+    std::vector<PieceFinding> all;
+    for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
+      const auto parameter = static_cast<int>(i);
+      if (chosen[i] == 0 || run_.waits(step, parameter)) continue;
+      elements_.begin(step);
+      const std::map<Key, Readers> slots = collect(parameter);
+      for (const auto& [key, readers] : slots) tell(key, readers, all);
+      tell_unread(parameter, slots, all);
+      // What many ranks contribute to many parameters would take much memory together.
+      judgements_.clear();
+      told_.clear();
+      judgement_numbers_.clear();
+      unknown_.clear();
+    }
+    return all;
+  }
+
+  const std::vector<std::vector<std::string>>& pieces() const { return pieces_; }
+  CollectiveOrder collectives() const { return order_of_calls(extraction_, meetings_); }
+
+ private:
+  /// Elements [begin, end) of what a result covers, and what is found of them.
+  struct Segment {
+    std::int64_t begin = 0, end = 0;
+    int judgement = -1;  ///< -1: the optimizer gets no gradient
+    friend auto operator<=>(const Segment&, const Segment&) = default;
+  };
+  using Key = std::tuple<int, std::int64_t, int, std::int64_t, std::int64_t>;  // parameter, index, region, first, count
+  struct Reader {
+    std::vector<int> ranks;
+    int line = 0;
+  };
+  using Readers = std::map<std::vector<Segment>, Reader>;  // by what they read
+
+  std::map<Key, Readers> collect(int parameter) {
+    std::map<Key, Readers> slots;
+    for (const auto& [details, result] : results_[at(parameter)]) {
+      const ExtractedResult& one = *result;
+      if (one.step != step_) continue;
+      const std::int64_t begin = extraction_.regions[at(one.region)].begin.value_or(0) + one.first;
+      Readers& readers = slots[{parameter, begin, one.region, one.first, one.elements}];
+      Stretches before;
+      std::vector<Segment> same{{0, one.elements, -1}};
+      const std::vector<int>& ranks = details->ranks_of(one);
+      for (const int rank : ranks) {
+        // What ranks of one program read is mostly one sum.
+        if (one.content >= 0) {
+          if (Stretches own = forms_.result(rank, one.content); rank == ranks.front() || own != before) {
+            same = segments(one, own);
+            before = std::move(own);
+          }
+        }
+        Reader& reader = readers[same];
+        if (reader.ranks.empty()) reader.line = one.line;
+        reader.ranks.push_back(rank);
+      }
+    }
+    for (auto& [key, readers] : slots) {
+      for (auto& [segments, reader] : readers) std::sort(reader.ranks.begin(), reader.ranks.end());
+    }
+    return slots;
+  }
+
+  /// What is read, cut where other contributions belong to it.
+  std::vector<Segment> segments(const ExtractedResult& result, Stretches stretches) {
+    std::vector<Segment> all;
+    const auto add = [&](std::int64_t begin, std::int64_t end, int judgement) {
+      if (!all.empty() && all.back().end == begin && all.back().judgement == judgement) {
+        all.back().end = end;
+      } else {
+        all.push_back({begin, end, judgement});
+      }
+    };
+    std::int64_t end = 0;
+    stretches.push_back({result.elements, result.elements, 0, 0});
+    for (const Stretch& stretch : stretches) {
+      if (end < stretch.begin) add(end, stretch.begin, unknown(result, std::string(symbolic::not_followed)));
+      end = stretch.end;
+      if (stretch.begin == stretch.end) continue;
+      if (stretch.form < 0) {
+        add(stretch.begin, stretch.end, unknown(result, forms_.reason_of(stretch.form)));
+        continue;
+      }
+      for (const auto& [part, groups] : cut(result, {stretch.begin, stretch.end}))
+        add(part.begin, part.end, judgement(result, stretch, part, groups));
+    }
+    return all;
+  }
+
+  /// Whether what a step contributes to a parameter may belong to what its optimizer gets now: since then it has not
+  /// stepped.
+  bool belongs(int step, int parameter) const {
+    const std::vector<int>& steps = run_.steps;
+    if (step > step_ || !is_in_run(step)) return false;
+    auto one = std::lower_bound(steps.begin(), steps.end(), step_);
+    while (one != steps.begin() && *one > step && run_.waits(*std::prev(one), parameter)) --one;
+    return *one <= step;
+  }
+
+  bool is_in_run(int step) const { return std::binary_search(run_.steps.begin(), run_.steps.end(), step); }
+
+  /// Elements of a result with the groups of contributions to them, where these change.
+  std::vector<std::pair<Interval, std::vector<int>>> cut(const ExtractedResult& result, const Interval& elements) {
+    const int parameter = extraction_.regions[at(result.region)].parameter;
+    std::set<std::int64_t> ends = {elements.begin, elements.end};
+    std::vector<std::pair<Interval, int>> parts;
+    for (const int number : contributions_.of_parameter(parameter)) {
+      const ContributionGroup& group = contributions_.group(number);
+      if (!belongs(group.step, parameter)) continue;
+      const std::vector<Overlap>* common = overlaps_.of(result.region, group.region);
+      if (common == nullptr) return {{elements, {-1}}};
+      for (const Overlap& one : *common) {
+        // Of the region's own elements those that are in the contribution; then those of the result.
+        const Interval own = intersect(one.elements, {group.first - one.move, group.first - one.move + group.elements});
+        const Interval seen = intersect(elements, {own.begin - result.first, own.end - result.first});
+        if (seen.empty()) continue;
+        ends.insert(seen.begin);
+        ends.insert(seen.end);
+        parts.emplace_back(seen, number);
+      }
+    }
+    std::vector<std::pair<Interval, std::vector<int>>> all;
+    for (auto end = std::next(ends.begin()); end != ends.end(); ++end) all.push_back({{*std::prev(end), *end}, {}});
+    for (const auto& [seen, number] : parts) {
+      auto part = std::lower_bound(all.begin(), all.end(), seen.begin,
+                                   [](const auto& one, std::int64_t begin) { return one.first.begin < begin; });
+      for (; part != all.end() && part->first.end <= seen.end; ++part) part->second.push_back(number);
+    }
+    return all;
+  }
+
+  int add(Judgement judgement) {
+    judgement.finding.piece.step = step_;
+    if (!coefficients_ && judgement.finding.piece.verdict == Verdict::right)
+      judgement.finding.piece.coefficients.clear();
+    judgements_.push_back(std::move(judgement));
+    return static_cast<int>(judgements_.size()) - 1;
+  }
+
+  int unknown(const ExtractedResult& result, const std::string& why) {
+    const int parameter = extraction_.regions[at(result.region)].parameter;
+    const auto [found, is_new] = unknown_.try_emplace({step_, parameter, why}, -1);
+    if (!is_new) return found->second;
+    Judgement judgement;
+    set_undecided(judgement.finding, "what the optimizer gets is not known: " + why);
+    return found->second = add(std::move(judgement));
+  }
+
+  int judgement(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
+                const std::vector<int>& groups) {
+    const Region& region = extraction_.regions[at(result.region)];
+    if (groups == std::vector<int>{-1})
+      return unknown(result, "its parts and those of contributions are too many to compare");
+    // In stretches of indices all that matters is by how much the elements of contributions are off.
+    const bool is_simple = is_simple_[at(region.parameter)] != 0;
+    const std::int64_t shift = stretch.shift - result.first - (is_simple ? *region.begin : 0);
+    const auto [found, is_new] =
+        judgement_numbers_.try_emplace({region.parameter, step_, stretch.form, shift, is_simple ? -1 : result.region,
+                                        is_simple ? 0 : part.begin + result.first, groups},
+                                       -1);
+    if (!is_new) return found->second;
+    const int number = add(elements_.judge(result, stretch, part, groups));
+    return judgement_numbers_[{region.parameter, step_, stretch.form, shift, is_simple ? -1 : result.region,
+                               is_simple ? 0 : part.begin + result.first, groups}] = number;
+  }
+
+  int piece(int parameter, const std::string& words) {
+    const auto [found, is_new] =
+        piece_numbers_[at(parameter)].try_emplace(words, static_cast<int>(pieces_[at(parameter)].size()));
+    if (is_new) pieces_[at(parameter)].push_back(words);
+    return found->second;
+  }
+
+  std::string words_of(int region, std::int64_t first, std::int64_t count) const {
+    const Region& own = extraction_.regions[at(region)];
+    return elements_words(run_.parameters[at(own.parameter)].declared, own, first, count);
+  }
+
+  /// What the readers of some elements get: once where all of these hold the same, else once for each that differ.
+  void tell(const Key& key, const Readers& readers, std::vector<PieceFinding>& all) {
+    const auto& [parameter, index, region, first, elements] = key;
+    if (elements == 0) return;
+    for (const auto& [segments, reader] : readers) {
+      std::map<int, std::vector<const Segment*>> by_judgement;
+      for (const Segment& one : segments) by_judgement[one.judgement].push_back(&one);
+      for (const auto& [number, parts] : by_judgement) {
+        std::string words = words_of(region, first + parts.front()->begin, parts.front()->end - parts.front()->begin);
+        if (parts.size() > 1) words += fmt::format(" and {} more", parts.size() - 1);
+        PieceFinding finding = number < 0 ? PieceFinding() : copied(number);
+        finding.piece.step = step_;
+        finding.piece.parameter = parameter;
+        finding.piece.piece = piece(parameter, words);
+        finding.piece.ranks = reader.ranks;
+        finding.piece.place = {reader.ranks.front(), reader.line};
+        if (number < 0) {
+          no_gradient(finding, region, first, elements);
+        } else if (const Judgement& judgement = judgements_[at(number)]; judgement.by_formula) {
+          finding.summary = mistake_words(run_, judgement.explanation, finding.piece.difference, reader.ranks);
+        }
+        all.push_back(std::move(finding));
+      }
+    }
+  }
+
+  /// With coefficients for those that read it first; for others they are the same.
+  PieceFinding copied(int number) {
+    PieceFinding& first = judgements_[at(number)].finding;
+    if (told_.insert(number).second || coefficients_) return first;
+    std::vector<RecoveredCoefficient> kept;
+    kept.swap(first.piece.coefficients);
+    PieceFinding finding = first;
+    finding.piece.left_out = kept.size();
+    kept.swap(first.piece.coefficients);
+    return finding;
+  }
+
+  void no_gradient(PieceFinding& finding, int region, std::int64_t first, std::int64_t elements) {
+    if (const std::string* why = run_.unknown(step_, finding.piece.parameter)) return set_undecided(finding, *why);
+    ExtractedResult all;
+    all.region = region;
+    all.first = first;
+    all.elements = elements;
+    std::set<int> ranks;
+    for (const auto& [part, groups] : cut(all, {0, elements})) {
+      if (groups == std::vector<int>{-1})
+        return set_undecided(finding, "the optimizer gets no gradient, and which contributions there are is not known");
+      for (const int number : groups) {
+        for (const Contributor& who : contributions_.group(number).who) ranks.insert(who.rank);
+      }
+    }
+    finding.piece.formula = "0";
+    if (ranks.empty()) {
+      finding.piece.verdict = Verdict::right;
+      finding.piece.why = "no rank yields a gradient, and the optimizer gets none";
+      return;
+    }
+    set_wrong(finding, Mistake::no_owner, "the optimizer gets no gradient, and backward yields one");
+    finding.piece.why = "backward yields a gradient on " + rank_words({ranks.begin(), ranks.end()});
+  }
+
+  /// Elements to which a backward contributes and that no optimizer reads.
+  void tell_unread(int parameter, const std::map<Key, Readers>& slots, std::vector<PieceFinding>& all) {
+    std::set<std::string> told;
+    for (const int number : contributions_.of_parameter(parameter)) {
+      const ContributionGroup& group = contributions_.group(number);
+      if (group.step != step_) continue;
+      Intervals read;
+      bool compared = true;
+      for (const auto& [key, readers] : slots) {
+        const auto& [own, index, region, first, elements] = key;
+        const std::vector<Overlap>* common = overlaps_.of(group.region, region);
+        compared = compared && common != nullptr;
+        if (common == nullptr) continue;
+        for (const Overlap& one : *common) {
+          const Interval theirs =
+              intersect({one.elements.begin + one.move, one.elements.end + one.move}, {first, first + elements});
+          if (!theirs.empty()) read.push_back({theirs.begin - one.move, theirs.end - one.move});
+        }
+      }
+      std::sort(read.begin(), read.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+      read.push_back({group.first + group.elements, group.first + group.elements});
+      std::int64_t end = group.first;
+      for (const Interval& one : read) {
+        if (one.begin > end) {
+          const std::string words = words_of(group.region, end, std::min(one.begin, read.back().begin) - end);
+          if (told.insert(words).second) all.push_back(unread(parameter, group, words, compared));
+        }
+        end = std::max(end, one.end);
+      }
+    }
+  }
+
+  PieceFinding unread(int parameter, const ContributionGroup& group, const std::string& words, bool compared) {
+    PieceFinding finding;
+    finding.piece.step = step_;
+    finding.piece.parameter = parameter;
+    finding.piece.piece = piece(parameter, words);
+    finding.piece.place = {group.who.front().rank, 1};
+    if (const std::string* why = run_.unknown(step_, parameter)) {
+      set_undecided(finding, *why);
+    } else if (!compared) {
+      set_undecided(finding, "whether an optimizer gets it is not known: its parts are too many to compare");
+    } else {
+      set_wrong(finding, Mistake::no_owner, "no rank's optimizer gets it, and backward yields a gradient");
+    }
+    return finding;
+  }
+
+  const Extraction& extraction_;
+  const CapturedRun& run_;
+  bool coefficients_;
+  symbolic::Meetings meetings_;
+  symbolic::ProgramForms forms_;
+  ExtractedContributions contributions_;
+  RegionOverlaps overlaps_;
+  ElementJudge elements_;
+  /// By parameter.
+  std::vector<std::vector<std::pair<const ExtractedProgram*, const ExtractedResult*>>> results_;
+  std::vector<std::vector<std::string>> pieces_;
+  std::vector<std::map<std::string, int>> piece_numbers_;
+  std::vector<char> is_simple_;  // by parameter: all its regions are stretches of indices
+  std::deque<Judgement> judgements_;
+  std::set<int> told_;  // judgements, of some ranks
+  std::map<std::tuple<int, int, int, std::int64_t, int, std::int64_t, std::vector<int>>, int> judgement_numbers_;
+  std::map<std::tuple<int, int, std::string>, int> unknown_;  // by step, parameter and reason
+  int step_ = 0;
+};
+
+ExtractionJudge::ExtractionJudge(const Extraction& extraction, const RunFormulas& formulas,
+                                 const std::map<int, Expected>& expected, bool coefficients)
+    : judging_(std::make_unique<Judging>(extraction, formulas, expected, coefficients)) {}
+
+ExtractionJudge::~ExtractionJudge() = default;
+
+std::vector<PieceFinding> ExtractionJudge::judge(int step, const std::vector<char>& chosen) {
+  return judging_->judge(step, chosen);
+}
+
+const std::vector<std::vector<std::string>>& ExtractionJudge::pieces() const { return judging_->pieces(); }
+
+CollectiveOrder ExtractionJudge::collectives() const { return judging_->collectives(); }
+
+}  // namespace lockstep::live

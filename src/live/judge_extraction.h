@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/live/collective_order.h"
+#include "src/live/extraction_columns.h"
+#include "src/symbolic/program_forms.h"
+
+namespace lockstep::live {
+
+/// Composes the programs of an extraction, and judges what every rank's optimizer reads.
+class ExtractionJudge {
+ public:
+  /// `expected`: by optimizer step of the run. All must outlive it; `expected` may be filled in later.
+  ExtractionJudge(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
+                  bool coefficients);
+  ~ExtractionJudge();
+
+  /// Every distinct result of an optimizer step, by parameter and elements, of the parameters that are not 0 in
+  /// `chosen`, and what no optimizer reads. VerifiedPiece::piece is an index into pieces().
+  std::vector<PieceFinding> judge(int step, const std::vector<char>& chosen);
+  /// By parameter: elements of it that were told, in words.
+  const std::vector<std::vector<std::string>>& pieces() const;
+  /// Calls that do not meet, and ranks that wait for ever.
+  CollectiveOrder collectives() const;
+
+ private:
+  class Judging;
+  std::unique_ptr<Judging> judging_;
+};
+
+}  // namespace lockstep::live

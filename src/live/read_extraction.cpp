@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "src/base/at.h"
+#include "src/base/budget.h"
+#include "src/live/declarations.h"
+#include "src/live/extraction.h"
+#include "src/live/extraction_text.h"
+#include "src/live/read_program.h"
+#include "src/live/run_gaps.h"
+#include "src/live/words.h"
+
+namespace lockstep::live {
+
+namespace {
+
+class ExtractionReader {
+ public:
+  explicit ExtractionReader(const std::shared_ptr<const Source>& source) : source_(source), text_(source) {
+    extraction_.run.folder = source->name;
+  }
+
+  Extraction run() {
+    const Json head = text_.head(mistakes_);
+    stop_at_mistakes();
+    read_head(Event(head, "lockstep_extract", mistakes_, "file"));
+    const Json* programs = head.find("programs");
+    if (programs != nullptr && programs->items().size() != text_.programs()) {
+      for (const Json& item : programs->items()) {
+        if (!item.is_null() && !item.is_object())
+          mistakes_.add(item.place(), fmt::format("expected a program, found {}", item.describe()));
+      }
+      stop_at_mistakes();
+      mistakes_.add(programs->place(), "\"programs\": expected a list of objects");
+    }
+    stop_at_mistakes();
+    lay_out(extraction_.run);
+    ExtractionTables tables(extraction_);
+    extraction_.programs.program_of.assign(at(extraction_.run.header.world), -1);
+    extraction_.run.ranks.resize(at(extraction_.run.header.world));
+    for (std::size_t i = 0; i < text_.programs(); ++i) read_program(tables, i);
+    const std::vector<int>& program_of = extraction_.programs.program_of;
+    std::vector<int> without;
+    for (std::size_t rank = 0; rank < program_of.size(); ++rank) {
+      if (program_of[rank] < 0) without.push_back(static_cast<int>(rank));
+    }
+    if (!without.empty() && mistakes_.empty())
+      mistakes_.add(programs->place(), fmt::format("no program is that of {}", rank_words(without)));
+    stop_at_mistakes();
+    drop_gotten();
+    find_gaps(extraction_.run);
+    return std::move(extraction_);
+  }
+
+ private:
+  void stop_at_mistakes() const {
+    if (mistakes_.empty()) return;
+    std::vector<Diagnostic> all = mistakes_.sorted();
+    // What stands outside of the programs was read from a text that is like the whole but for them.
+    for (Diagnostic& one : all) one.place.source = source_;
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Diagnostic& a, const Diagnostic& b) { return a.place.begin < b.place.begin; });
+    throw InputError(std::move(all));
+  }
+
+  void read_head(const Event& event) {
+    Header& header = extraction_.run.header;
+    const std::int64_t version = event.whole("lockstep_extract", 1);
+    if (version > 1)
+      event.mistake(
+          *event.find("lockstep_extract"),
+          fmt::format("it is of version {} of the format; this program reads 1: a newer one is needed", version));
+    header.world = static_cast<int>(event.whole("world", 1, 1 << 20));
+    header.adapter = event.text("adapter", "");
+    header.versions = read_versions(event);
+    header.collectives = true;
+    read_mesh(event, header, false);
+    header.loss = read_loss(event);
+    const Json* programs = event.required("programs");
+    if (programs != nullptr && !programs->is_array())
+      event.mistake(*programs, fmt::format("\"programs\": expected a list, found {}", programs->describe()));
+  }
+
+  void read_program(ExtractionTables& tables, std::size_t index) {
+    Budget::checkpoint();
+    Diagnostics own;
+    const Json json = text_.program(index, own);
+    ExtractedProgram& details = extraction_.details.emplace_back();
+    symbolic::RankProgram& program = extraction_.programs.programs.emplace_back();
+    if (own.empty()) {
+      const Event event(json, "program", own, "object");
+      read_ranks(event, static_cast<int>(index), details);
+      ProgramReader reader(extraction_.run.header, tables, details, program);
+      const Json* events = event.required("events");
+      if (events != nullptr && !events->is_array())
+        event.mistake(*events, fmt::format("\"events\": expected a list, found {}", events->describe()));
+      if (events != nullptr && own.empty()) {
+        for (const Json& one : events->items()) reader.event(one, text_.line(index, one.place()), own);
+        reader.end(*events, own);
+      }
+      for (const int rank : details.ranks) give(rank, reader);
+    }
+    for (const Diagnostic& one : own.sorted()) mistakes_.add(text_.place(index, one.place), one.message);
+  }
+
+  /// What the run knows of one rank.
+  void give(int rank, const ProgramReader& reader) {
+    Budget::spend(1 + static_cast<std::int64_t>(reader.steps().size() + reader.gaps().size()));
+    RankRecord& record = extraction_.run.ranks[at(rank)];
+    record.file = extraction_.run.folder;
+    record.header.rank = rank;
+    record.header.world = extraction_.run.header.world;
+    record.header.collectives = true;
+    record.ended = true;
+    record.steps = reader.steps();
+    record.gaps = reader.gaps();
+  }
+
+  /// No parameter waits that an optimizer of any rank gets.
+  void drop_gotten() {
+    std::map<int, std::set<int>> gotten;  // parameters, by step
+    for (const ExtractedProgram& program : extraction_.details) {
+      const std::map<int, RankStep>& steps = extraction_.run.ranks[at(program.ranks.front())].steps;
+      for (const ExtractedResult& one : program.results) {
+        const int parameter = extraction_.regions[at(one.region)].parameter;
+        const std::vector<int>& waiting = steps.at(one.step).waiting;
+        if (std::find(waiting.begin(), waiting.end(), parameter) == waiting.end()) gotten[one.step].insert(parameter);
+      }
+    }
+    for (RankRecord& rank : extraction_.run.ranks) {
+      for (auto& [step, content] : rank.steps)
+        std::erase_if(content.waiting, [&](int parameter) { return gotten[step].contains(parameter); });
+    }
+  }
+
+  void read_ranks(const Event& event, int number, ExtractedProgram& details) {
+    const int world = extraction_.run.header.world;
+    const Json* ranks = event.required("ranks");
+    if (ranks == nullptr) return;
+    if (!ranks->is_array() || ranks->items().empty())
+      return event.mistake(*ranks, fmt::format("\"ranks\": expected a list of [first, end), found {}",
+                                               ranks->is_array() ? "an empty one" : ranks->describe()));
+    for (const Json& interval : ranks->items()) {
+      const auto first = interval.items().size() == 2 ? whole_number_of(interval.items()[0]) : std::nullopt;
+      const auto end = interval.items().size() == 2 ? whole_number_of(interval.items()[1]) : std::nullopt;
+      if (!first || !end || *first < 0 || *first >= *end || *end > world) {
+        event.mistake(interval, fmt::format("\"ranks\": expected [first, end) within 0 and {}, found {}", world,
+                                            interval.describe()));
+        continue;
+      }
+      for (std::int64_t rank = *first; rank < *end; ++rank) {
+        int& program = extraction_.programs.program_of[at(rank)];
+        if (program >= 0) return event.mistake(interval, fmt::format("rank {} has a program already", rank));
+        program = number;
+        details.ranks.push_back(static_cast<int>(rank));
+      }
+    }
+    std::sort(details.ranks.begin(), details.ranks.end());
+    for (const std::int64_t rank : event.wholes("played", 0, world - 1))
+      details.played.push_back(static_cast<int>(rank));
+    std::sort(details.played.begin(), details.played.end());
+    const Json* played = event.find("played");
+    if (played == nullptr || !played->is_array()) return;
+    const bool among =
+        std::includes(details.ranks.begin(), details.ranks.end(), details.played.begin(), details.played.end());
+    if (details.played.empty() || !among)
+      event.mistake(*played, "\"played\": expected some of the program's own ranks, each once");
+  }
+
+  std::shared_ptr<const Source> source_;
+  ExtractionText text_;
+  Diagnostics mistakes_;
+  Extraction extraction_;
+};
+
+}  // namespace
+
+Extraction read_extraction(const std::shared_ptr<const Source>& source) { return ExtractionReader(source).run(); }
+
+std::vector<int> played_ranks(const Extraction& extraction) {
+  std::vector<int> played;
+  for (const ExtractedProgram& program : extraction.details)
+    played.insert(played.end(), program.played.begin(), program.played.end());
+  std::sort(played.begin(), played.end());
+  return played;
+}
+
+std::string not_played_words(const Extraction& extraction) {
+  const std::vector<int> played = played_ranks(extraction);
+  if (std::ssize(played) == extraction.run.header.world) return "";
+  const std::string whose = extraction.details.size() == 1
+                                ? fmt::format("the program of rank {}", extraction.details.front().played.front())
+                                : "programs of these";
+  return fmt::format("ran {} of {} ranks ({}); the others are taken to run {}.", played.size(),
+                     extraction.run.header.world, numbers_words(played), whose);
+}
+
+}  // namespace lockstep::live

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/symbolic/program_forms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "src/base/budget.h"
+
+namespace lockstep::symbolic {
+
+namespace {
+
+/// A shift of all offsets: those of the frame that stands for the element itself are as any other's.
+constexpr Frame itself;
+
+bool is_for_all(ProgramOp op) {
+  return op == ProgramOp::all_reduce || op == ProgramOp::all_gather || op == ProgramOp::broadcast;
+}
+
+/// By what a reduction multiplies the sum; nothing where it is no sum.
+std::optional<Rational> factor_of_sum(const ProgramCall& call, std::size_t members) {
+  if (call.reduce == "sum") return Rational(1);
+  if (call.reduce == "avg") return Rational(1, static_cast<std::int64_t>(members));
+  if (call.reduce == "premul_sum") return call.factor;
+  return std::nullopt;
+}
+
+/// The calls whose outputs a result of any rank depends on.
+std::vector<char> needed_meetings(const RankPrograms& programs, const Meetings& meetings) {
+  std::vector<char> needed(meetings.all.size(), 0);
+  const auto mark = [&](int rank, const std::vector<int>& calls) {
+    for (const int call : calls) {
+      const int meeting = meetings.of_rank[at(rank)][at(call)];
+      if (meeting >= 0) needed[at(meeting)] = 1;
+    }
+  };
+  std::vector<std::vector<std::vector<int>>> of_input(programs.programs.size());  // by program and call
+  std::vector<std::vector<int>> of_results(programs.programs.size());
+  for (std::size_t i = 0; i < programs.programs.size(); ++i) {
+    const RankProgram& program = programs.programs[i];
+    for (const ProgramCall& call : program.calls) of_input[i].push_back(calls_read(program, call.input));
+    for (const ProgramContent& result : program.results) {
+      const std::vector<int> own = calls_read(program, result);
+      of_results[i].insert(of_results[i].end(), own.begin(), own.end());
+    }
+  }
+  for (int rank = 0; rank < programs.world(); ++rank) mark(rank, of_results[at(programs.program_of[at(rank)])]);
+  for (std::size_t i = meetings.order.size(); i-- > 0;) {
+    const Meeting& meeting = meetings.all[at(meetings.order[i])];
+    if (needed[at(meetings.order[i])] == 0) continue;
+    const std::vector<int>& ranks = meeting.ranks(programs);
+    for (std::size_t position = 0; position < ranks.size(); ++position)
+      mark(ranks[position], of_input[at(programs.program_of[at(ranks[position])])][at(meeting.calls[position])]);
+  }
+  return needed;
+}
+
+}  // namespace
+
+/// Some stretches, seen from a buffer in which they stand `move` further on, times a factor.
+struct ProgramForms::View {
+  const Stretch* next = nullptr;  ///< null: `own`
+  const Stretch* end = nullptr;
+  std::int64_t move = 0;
+  Rational factor = 1;
+  std::optional<Stretch> own;
+};
+
+ProgramForms::ProgramForms(const RankPrograms& programs, const Meetings& meetings)
+    : programs_(programs), meetings_(meetings), outputs_(meetings.all.size()) {
+  const std::vector<char> needed = needed_meetings(programs, meetings);
+  for (const int meeting : meetings.order) {
+    if (needed[at(meeting)] != 0) compose(meeting);
+  }
+}
+
+int ProgramForms::unknown(const std::string& reason) {
+  const auto [found, is_new] = reason_numbers_.try_emplace(reason, static_cast<int>(reasons_.size()));
+  if (is_new) reasons_.push_back(reason);
+  return -1 - found->second;
+}
+
+void ProgramForms::add(Stretches& stretches, const Stretch& next) const {
+  if (next.begin == next.end) return;
+  if (!stretches.empty()) {
+    Stretch& last = stretches.back();
+    if (last.end == next.begin && last.form == next.form && last.shift == next.shift) {
+      last.end = next.end;
+      return;
+    }
+  }
+  stretches.push_back(next);
+}
+
+void ProgramForms::add_sum(std::vector<View>& views, std::int64_t begin, std::int64_t end, Stretches& sum) {
+  const auto first = [](const View& view) { return view.own ? &*view.own : view.next; };
+  const auto last = [](const View& view) { return view.own ? &*view.own + 1 : view.end; };
+  // Where each view is; `next` of one that owns its stretch points into it.
+  std::vector<std::pair<const Stretch*, const Stretch*>> places;
+  places.reserve(views.size());
+  for (const View& view : views) {
+    const Stretch* place = std::upper_bound(first(view), last(view), begin - view.move,
+                                            [](std::int64_t element, const Stretch& one) { return element < one.end; });
+    places.emplace_back(place, last(view));
+  }
+  std::vector<int> forms;
+  for (std::int64_t position = begin; position < end;) {
+    Budget::spend(1 + static_cast<std::int64_t>(views.size() / 4));
+    std::int64_t stop = end;
+    int why = 0;
+    std::int64_t base = 0;
+    forms.clear();
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      auto& [place, past] = places[i];
+      const View& view = views[i];
+      while (place != past && place->end + view.move <= position) ++place;
+      if (place == past || place->begin + view.move > position) {
+        if (place != past) stop = std::min(stop, place->begin + view.move);
+        if (why == 0) why = unknown(std::string(not_followed));
+        continue;
+      }
+      stop = std::min(stop, place->end + view.move);
+      if (place->form < 0) {
+        if (why == 0) why = place->form;
+        continue;
+      }
+      int form = forms_.scale(place->form, view.factor);
+      if (form == 0) continue;
+      const std::int64_t shift = place->shift - view.move;
+      if (forms.empty()) base = shift;
+      if (shift != base) form = forms_.enter(form, itself, base - shift);
+      forms.push_back(form);
+    }
+    Stretch next{position, stop, why, 0};
+    if (why == 0 && !forms.empty()) {
+      next.form = forms.size() == 1 ? forms.front() : forms_.sum(forms);
+      next.shift = next.form == 0 ? 0 : base;
+    }
+    add(sum, next);
+    position = stop;
+  }
+}
+
+ProgramForms::View ProgramForms::view(int rank, const SourceTerm& term, std::int64_t first) {
+  const RankProgram& program = programs_.of(rank);
+  const ProgramSource& source = program.sources[at(term.source)];
+  View view;
+  view.move = first - term.offset;
+  view.factor = term.coefficient;
+  if (source.call < 0) {
+    Atom atom;
+    atom.source = rank;
+    atom.micro_batch = term.source;
+    view.own = Stretch{0, source.elements, forms_.make({{forms_.atom(atom), Rational(1)}}), 0};
+    return view;
+  }
+  const ProgramCall& call = program.calls[at(source.call)];
+  if (!meetings_.reached(rank, source.call)) {
+    view.own = Stretch{0, source.elements, unknown(fmt::format("the {} never ends", call.words)), 0};
+    return view;
+  }
+  const int number = meetings_.of_rank[at(rank)][at(source.call)];
+  const Meeting& meeting = meetings_.all[at(number)];
+  if (!meeting.wrong.empty()) {
+    view.own = Stretch{0, source.elements, unknown(fmt::format("of the {}, {}", call.words, meeting.wrong)), 0};
+    return view;
+  }
+  const std::vector<Stretches>& outputs = outputs_[at(number)];
+  std::size_t position = 0;
+  if (outputs.size() > 1) {
+    const std::vector<int>& ranks = meeting.ranks(programs_);
+    position = static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  }
+  view.next = outputs[position].data();
+  view.end = view.next + outputs[position].size();
+  return view;
+}
+
+Stretches ProgramForms::evaluate(int rank, const ProgramContent& content) {
+  Stretches stretches;
+  std::vector<View> views;
+  for (const ContentPart& part : content) {
+    if (!part.unknown.empty()) {
+      add(stretches, {part.first, part.first + part.count, unknown(part.unknown), 0});
+      continue;
+    }
+    views.clear();
+    for (const SourceTerm& term : part.terms) {
+      if (!term.coefficient.is_zero()) views.push_back(view(rank, term, part.first));
+    }
+    add_sum(views, part.first, part.first + part.count, stretches);
+  }
+  return stretches;
+}
+
+void ProgramForms::compose(int number) {
+  const Meeting& meeting = meetings_.all[at(number)];
+  if (!meeting.wrong.empty()) return;
+  const std::vector<int>& ranks = meeting.ranks(programs_);
+  const std::size_t members = ranks.size();
+  const auto call = [&](std::size_t i) -> const ProgramCall& {
+    return programs_.of(ranks[i]).calls[at(meeting.calls[i])];
+  };
+  const ProgramCall& first = call(0);
+  const ProgramOp op = first.op;
+  std::vector<Stretches> inputs(members);
+  const bool from_one = op == ProgramOp::broadcast || op == ProgramOp::scatter || op == ProgramOp::send;
+  for (std::size_t i = 0; i < members; ++i) {
+    if (op == ProgramOp::send ? i == 1 : from_one && static_cast<int>(i) != first.root) continue;
+    inputs[i] = evaluate(ranks[i], call(i).input);
+  }
+  const auto shown = [&](std::size_t i, std::int64_t move, const Rational& factor) {
+    View view;
+    view.next = inputs[i].data();
+    view.end = view.next + inputs[i].size();
+    view.move = move;
+    view.factor = factor;
+    return view;
+  };
+  const auto splits = [&](const ProgramCall& one, std::size_t i) {
+    return one.input_splits.empty() ? one.elements / static_cast<std::int64_t>(members) : one.input_splits[i];
+  };
+  std::vector<Stretches>& outputs = outputs_[at(number)];
+  outputs.resize(is_for_all(op) ? 1 : members);
+  std::vector<View> views;
+  const auto reduce = [&](std::int64_t begin, std::int64_t end, Stretches& output) {
+    const std::optional<Rational> factor = factor_of_sum(first, members);
+    if (!factor) {
+      output = {{0, end - begin, unknown(fmt::format("the {} is no sum", first.words)), 0}};
+      return;
+    }
+    views.clear();
+    for (std::size_t i = 0; i < members; ++i) views.push_back(shown(i, -begin, *factor));
+    add_sum(views, 0, end - begin, output);
+  };
+  const auto append = [&](std::size_t i, std::int64_t begin, std::int64_t count, std::int64_t to, Stretches& output) {
+    views = {shown(i, to - begin, Rational(1))};
+    add_sum(views, to, to + count, output);
+  };
+  switch (op) {
+    case ProgramOp::all_reduce:
+      reduce(0, first.elements, outputs[0]);
+      break;
+    case ProgramOp::reduce:
+      reduce(0, first.elements, outputs[at(first.root)]);
+      break;
+    case ProgramOp::reduce_scatter: {
+      std::int64_t begin = 0;
+      for (std::size_t i = 0; i < members; ++i) {
+        const std::int64_t end = begin + splits(first, i);
+        if (call(i).output >= 0) reduce(begin, end, outputs[i]);
+        begin = end;
+      }
+      break;
+    }
+    case ProgramOp::all_gather:
+    case ProgramOp::gather: {
+      Stretches& output = outputs[op == ProgramOp::gather ? at(first.root) : 0];
+      std::int64_t begin = 0;
+      for (std::size_t i = 0; i < members; ++i) {
+        append(i, 0, call(i).elements, begin, output);
+        begin += call(i).elements;
+      }
+      break;
+    }
+    case ProgramOp::broadcast:
+      append(at(first.root), 0, first.elements, 0, outputs[0]);
+      break;
+    case ProgramOp::scatter: {
+      std::int64_t begin = 0;
+      for (std::size_t i = 0; i < members; ++i) {
+        const std::int64_t count = splits(call(at(first.root)), i);
+        append(at(first.root), begin, count, 0, outputs[i]);
+        begin += count;
+      }
+      break;
+    }
+    case ProgramOp::all_to_all: {
+      std::vector<std::int64_t> taken(members);  // of what each sends, by those before
+      for (std::size_t i = 0; i < members; ++i) {
+        std::int64_t begin = 0;
+        for (std::size_t j = 0; j < members; ++j) {
+          const std::int64_t count = splits(call(j), i);
+          append(j, taken[j], count, begin, outputs[i]);
+          taken[j] += count;
+          begin += count;
+        }
+      }
+      break;
+    }
+    case ProgramOp::send:
+      append(0, 0, first.elements, 0, outputs[1]);
+      break;
+    case ProgramOp::recv:
+    case ProgramOp::barrier:
+      break;
+  }
+}
+
+Stretches ProgramForms::result(int rank, int result) { return evaluate(rank, programs_.of(rank).results[at(result)]); }
+
+std::vector<ComposedTerm> ProgramForms::terms_of(int form) const {
+  std::vector<ComposedTerm> terms;
+  for (const Forms::Term& term : forms_.form(form)) {
+    const Atom& atom = forms_.atom_at(term.atom);
+    terms.push_back(
+        {atom.source, atom.micro_batch, forms_.frame_at(atom.frame).offset, forms_.coefficient_at(term.coefficient)});
+  }
+  std::sort(terms.begin(), terms.end(), [](const ComposedTerm& a, const ComposedTerm& b) {
+    return std::tie(a.rank, a.source, a.offset) < std::tie(b.rank, b.source, b.offset);
+  });
+  return terms;
+}
+
+}  // namespace lockstep::symbolic

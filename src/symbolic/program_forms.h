@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/symbolic/forms.h"
+#include "src/symbolic/program_meetings.h"
+
+namespace lockstep::symbolic {
+
+/// Why nothing is known of elements that no content covers.
+inline constexpr std::string_view not_followed = "what is there was not followed";
+
+/// Elements [begin, end) that all hold one sum of contributions. Element e holds the sum of coefficient times element
+/// e + shift + ComposedTerm::offset of a contribution.
+struct Stretch {
+  std::int64_t begin = 0, end = 0;
+  int form = 0;  ///< for terms_of(); below 0: nobody knows, and why: for reason_of()
+  std::int64_t shift = 0;
+  friend bool operator==(const Stretch&, const Stretch&) = default;
+};
+using Stretches = std::vector<Stretch>;  // ascending; between them is what was not followed
+
+/// A term of a composed form.
+struct ComposedTerm {
+  int rank = 0, source = 0;  ///< a contribution of that rank's program
+  std::int64_t offset = 0;   ///< see Stretch
+  Rational coefficient;
+};
+
+/// Programs composed: what each rank's optimizer reads as a sum of the contributions of all ranks, exactly. What a
+/// group's members get alike is kept once. `programs` and `meetings` must outlive it.
+class ProgramForms {
+ public:
+  ProgramForms(const RankPrograms& programs, const Meetings& meetings);
+
+  /// What a result of a rank's program holds. Of elements that are known, stretches with one form and one shift hold
+  /// the same.
+  Stretches result(int rank, int result);
+  /// By rank and source, ascending; no coefficient is zero.
+  std::vector<ComposedTerm> terms_of(int form) const;
+  const std::string& reason_of(int form) const { return reasons_[at(-1 - form)]; }
+
+ private:
+  struct View;
+  void compose(int meeting);
+  Stretches evaluate(int rank, const ProgramContent& content);
+  View view(int rank, const SourceTerm& term, std::int64_t first);
+  /// The sum of what the views show of [begin, end).
+  void add_sum(std::vector<View>& views, std::int64_t begin, std::int64_t end, Stretches& sum);
+  void add(Stretches& stretches, const Stretch& next) const;
+  int unknown(const std::string& reason);
+
+  const RankPrograms& programs_;
+  const Meetings& meetings_;
+  Forms forms_;
+  std::vector<std::vector<Stretches>> outputs_;  // by meeting; one for all members, or one for each
+  std::vector<std::string> reasons_;
+  std::map<std::string, int> reason_numbers_;
+};
+
+}  // namespace lockstep::symbolic

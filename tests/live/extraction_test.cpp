@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/extraction.h"
+
+#include "lockstep/diagnostic.h"
+#include "src/live/region_overlaps.h"
+#include "tests/catch.h"
+
+using namespace lockstep;
+using namespace lockstep::live;
+
+namespace {
+
+const std::string right_extraction = R"({
+  "lockstep_extract": 1,
+  "world": 2,
+  "mesh": {"axes": ["dp"], "sizes": [2]},
+  "data_axes": ["dp"],
+  "loss": "mean", // of each rank
+  "programs": [
+    {"ranks": [[0, 2]], "played": [0], "events": [
+      {"event": "parameter", "id": 7, "name": "a", "shape": [4], "pieces": [{"range": [0, 4]}]},
+      {"event": "contribution", "step": 0, "micro_batch": 0, "parameter": 7, "piece": 0, "source": 0},
+      {"event": "collective", "step": 0, "op": "all_reduce", "group": {"axes": ["dp"]}, "elements": 4, "dtype": "float32", "reduce": "sum", "input": [[0, 4, [["1/2", 0, 0]]]], "output": {"source": 1, "elements": 4}},
+      {"event": "weather"},
+      {"event": "result", "step": 0, "parameter": 7, "piece": 0, "content": [[0, 4, [["1", 1, 0]]]]},
+      {"event": "step", "step": 0, "micro_batches": 1, "tokens": [null]},
+      {"event": "end"}
+    ]}
+  ]
+})";
+
+std::shared_ptr<const Source> extraction_source(const std::string& text) {
+  return std::make_shared<const Source>(Source{"step.json", text});
+}
+
+/// What is said of a text that is not valid; "" where it is.
+std::string extraction_refusal(const std::string& text) {
+  try {
+    read_extraction(extraction_source(text));
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The same of the right one with a replacement, whose place the message must point at: `at` is the text under the
+/// caret.
+std::string refusal_at(const std::string& from, const std::string& to, const std::string& at) {
+  std::string text = right_extraction;
+  const std::size_t place = text.find(from);
+  REQUIRE(place != std::string::npos);
+  text.replace(place, from.size(), to);
+  try {
+    read_extraction(extraction_source(text));
+  } catch (const InputError& error) {
+    const Diagnostic& first = error.diagnostics().front();
+    CHECK(first.place.source->text.substr(first.place.begin, at.size()) == at);
+    CHECK(first.place.source->text == text);
+    return first.message;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("an extraction is read") {
+  const Extraction extraction = read_extraction(extraction_source(right_extraction));
+  CHECK(extraction.run.header.world == 2);
+  CHECK(extraction.run.header.mesh_ranks == std::vector<int>{0, 1});
+  CHECK(extraction.run.steps == std::vector<int>{0});
+  CHECK(extraction.run.gaps.empty());
+  CHECK(extraction.run.ranks.size() == 2);
+  REQUIRE(extraction.details.size() == 1);
+  CHECK(extraction.details[0].ranks == std::vector<int>{0, 1});
+  CHECK(extraction.details[0].calls.at(0).line == 11);
+  CHECK(extraction.details[0].results.at(0).line == 13);
+  CHECK(extraction.programs.programs.at(0).order == std::vector<int>{0, ~0});
+  CHECK(extraction.programs.members == std::vector<std::vector<int>>{{0, 1}});
+}
+
+TEST_CASE("what is no extraction is not taken for one") {
+  CHECK(is_extraction(right_extraction));
+  CHECK(is_extraction("// first\n{ /* {\"a\" */ \"x\": [\"}\"], \"lockstep_extract\" : 1}"));
+  CHECK(!is_extraction("{\"lockstep\": 1}"));
+  CHECK(!is_extraction("{\"lockstep\": 1, \"name\": \"lockstep_extract\"}"));
+  CHECK(!is_extraction("{\"lockstep\": {\"lockstep_extract\": 1}}"));
+  CHECK(!is_extraction("[{\"lockstep_extract\": 1}]"));
+  CHECK(!is_extraction("// \"lockstep_extract\": 1\n{}"));
+  CHECK(!is_extraction("\"lockstep_extract\""));
+}
+
+TEST_CASE("mistakes in an extraction are told at their place in the file") {
+  CHECK(refusal_at("\"lockstep_extract\": 1", "\"lockstep_extract\": 2", "2,") ==
+        "it is of version 2 of the format; this program reads 1: a newer one is needed");
+  CHECK(refusal_at("\"world\": 2", "\"world\": 3", "{\"axes\"") ==
+        "the sizes of the mesh make 2 ranks, and \"world\" is 3");
+  CHECK(refusal_at("\"world\": 2", "\"world\": \"x\"", "\"x\"") ==
+        "\"world\" of a \"lockstep_extract\" file: expected a whole number from 1 to 1048576, found the string \"x\"");
+  CHECK(refusal_at("\"mean\"", "\"maen\"", "\"maen\"") == "unknown loss \"maen\"; did you mean \"mean\"?");
+  CHECK(refusal_at("[[0, 2]]", "[[0, 3]]", "[0, 3]") ==
+        "\"ranks\": expected [first, end) within 0 and 2, found an array");
+  CHECK(refusal_at("[[0, 2]]", "[[0, 1]]", "[\n") == "no program is that of rank 1");
+  CHECK(refusal_at("[[0, 2]]", "[[0, 2], [1, 2]]", "[1, 2]") == "rank 1 has a program already");
+  CHECK(refusal_at("\"played\": [0]", "\"played\": []", "[]") ==
+        "\"played\": expected some of the program's own ranks, each once");
+  CHECK(refusal_at("{\"event\": \"weather\"}", "{\"event\": 3}", "{\"event\": 3}") ==
+        "expected an object with the key \"event\", found one without it");
+  CHECK(refusal_at("\"id\": 7", "\"id\": -1", "-1") ==
+        "\"id\" of a \"parameter\" event: expected a whole number from 0 to 4611686018427387903, found the number -1");
+  CHECK(refusal_at("\"piece\": 0, \"source\"", "\"piece\": 1, \"source\"", "1, \"source\"") ==
+        "piece 1 of \"a\", which has 1");
+  CHECK(refusal_at("\"parameter\": 7, \"piece\": 0, \"source\"", "\"parameter\": 6, \"piece\": 0, \"source\"", "6") ==
+        "parameter 6 was not declared by a \"parameter\" event before");
+  CHECK(refusal_at("\"source\": 0}", "\"source\": 1}", "1}") == "expected source 0, the next one, found the number 1");
+  CHECK(refusal_at("\"all_reduce\"", "\"all_redcue\"", "\"all_redcue\"") ==
+        "unknown operation \"all_redcue\"; did you mean \"all_reduce\"?");
+  CHECK(refusal_at("{\"axes\": [\"dp\"]}, \"elements\"", "{\"axes\": [\"pd\"]}, \"elements\"",
+                   "{\"axes\": [\"pd\"]}") == "\"pd\" is no axis of the mesh; did you mean \"dp\"?");
+  CHECK(refusal_at("{\"axes\": [\"dp\"]}, \"elements\"", "[0], \"elements\"", "[0]") ==
+        "the group is called by ranks 0 and 1, which are not all in it");
+  CHECK(refusal_at("{\"axes\": [\"dp\"]}, \"elements\"", "[1, 0, 1], \"elements\"", "[1, 0, 1]") ==
+        "a rank stands in the group twice");
+  CHECK(refusal_at("[[0, 4, [[\"1/2\"", "[[0, 5, [[\"1/2\"", "5") ==
+        "how many elements: expected a whole number from 1 to 4, found the number 5");
+  CHECK(refusal_at("[[\"1/2\", 0, 0]]", "[[\"1/0\", 0, 0]]", "\"1/0\"") ==
+        "a coefficient: expected a fraction such as \"1/8\", found the string \"1/0\"");
+  CHECK(refusal_at("[[\"1/2\", 0, 0]]", "[[\"1/2\", 1, 0]]", "1, 0") ==
+        "expected a source that was defined before, found the number 1");
+  CHECK(refusal_at("[[\"1/2\", 0, 0]]", "[[\"1/2\", 0, 1]]", "1]]") ==
+        "an offset: expected a whole number from 0 to 0, found the number 1");
+  CHECK(refusal_at("[[\"1/2\", 0, 0]]", "[[\"1/2\", 0]]", "[\"1/2\", 0]") ==
+        "a term: expected [coefficient, source, offset], found an array");
+  CHECK(refusal_at("[[0, 4, [[\"1\", 1, 0]]]]", "[[2, 2, []], [0, 2, []]]", "0, 2") ==
+        "the first element: expected a whole number from 4 to 4, found the number 0");
+  CHECK(refusal_at("[[0, 4, [[\"1\", 1, 0]]]]", "[[0, 4, \"\"]]", "\"\"") ==
+        "expected why nobody knows it, found an empty string");
+  CHECK(refusal_at("\"micro_batches\": 1", "\"micro_batches\": 0", "{\"event\": \"step\"") ==
+        "the step has 0 micro-batches, and micro-batch 0 yielded a contribution");
+  CHECK(refusal_at(",\n      {\"event\": \"end\"}", "", "[\n") ==
+        "the program has no \"end\": what it does after its last event is not known");
+  CHECK(refusal_at("{\"event\": \"step\", \"step\": 0, \"micro_batches\": 1, \"tokens\": [null]},", "",
+                   "[[0, 4, [[\"1\"") == "a result of optimizer step 0, which has no \"step\" event");
+  CHECK(refusal_at("{\"event\": \"weather\"}", "{\"event\": \"end\"}", "{\"event\": \"result\"") ==
+        "an event after the \"end\" of the program");
+}
+
+TEST_CASE("roots, peers and splits that cannot be are refused") {
+  const auto call = [](const std::string& keys) {
+    return refusal_at("{\"event\": \"weather\"}", "{\"event\": \"collective\", \"step\": 0, " + keys + "}", "");
+  };
+  const std::string both = "\"group\": {\"axes\": [\"dp\"]}, \"elements\": 4, \"op\": ";
+  CHECK(call(both + "\"broadcast\", \"root\": 1").empty());
+  CHECK(call(both + "\"broadcast\", \"root\": {\"position\": 1}").empty());
+  CHECK(call(both + "\"broadcast\", \"root\": {\"position\": 2}") ==
+        "the root is not one member of all groups in which ranks 0 and 1 call it");
+  CHECK(call(both + "\"broadcast\"") == "missing key \"root\" in a \"collective\" event");
+  CHECK(call("\"group\": {\"axes\": []}, \"elements\": 4, \"op\": \"broadcast\", \"root\": 1") ==
+        "the root is not one member of all groups in which ranks 0 and 1 call it");
+  CHECK(call("\"elements\": 4, \"op\": \"send\", \"peer\": 1") == "rank 1 is the peer of itself");
+  CHECK(call(both + "\"all_to_all\", \"input_splits\": [1, 1, 2]") ==
+        "\"input_splits\" has 3 numbers, and there are 2 ranks");
+  CHECK(call(both + "\"barrier\", \"elements\": 5").find("twice") != std::string::npos);
+}
+
+TEST_CASE("what is no JSON, or is cut off anywhere, is told and nothing else happens") {
+  for (std::size_t length = 0; length < right_extraction.size(); ++length) {
+    INFO("cut off after " << length);
+    CHECK(!extraction_refusal(right_extraction.substr(0, length)).empty());
+  }
+  const std::string cut_off = extraction_refusal(right_extraction.substr(0, right_extraction.size() - 1));
+  INFO(cut_off);
+  CHECK(cut_off.starts_with("step.json:17:4: error: "));
+  CHECK(extraction_refusal(
+            "{\"lockstep_extract\": 1, \"world\": 1, \"mesh\": {\"axes\": [], \"sizes\": []}, \"programs\": [3]}")
+            .find("expected a program, found the number 3") != std::string::npos);
+}
+
+TEST_CASE("regions have elements in common as their indices have") {
+  Extraction extraction;
+  RunParameter parameter;
+  parameter.declared.shape = {3, 4, 2};
+  extraction.run.parameters = {parameter};
+  const std::vector<std::vector<Interval>> pieces = {{{0, 24}},
+                                                     {{5, 17}},
+                                                     {{0, 3}, {0, 4}, {0, 2}},
+                                                     {{1, 3}, {1, 3}, {0, 2}},
+                                                     {{0, 2}, {2, 4}, {1, 2}},
+                                                     {{2, 3}, {0, 4}, {0, 2}}};
+  const auto indices = [&](const std::vector<Interval>& piece) {
+    std::vector<std::int64_t> all;
+    if (piece.size() == 1) {
+      for (std::int64_t i = piece[0].begin; i < piece[0].end; ++i) all.push_back(i);
+      return all;
+    }
+    for (std::int64_t i = piece[0].begin; i < piece[0].end; ++i)
+      for (std::int64_t j = piece[1].begin; j < piece[1].end; ++j)
+        for (std::int64_t k = piece[2].begin; k < piece[2].end; ++k) all.push_back((i * 4 + j) * 2 + k);
+    return all;
+  };
+  for (const auto& piece : pieces) {
+    Region region;
+    region.piece = piece;
+    const std::vector<std::int64_t> all = indices(piece);
+    region.elements = std::ssize(all);
+    if (all.back() - all.front() + 1 == std::ssize(all)) region.begin = all.front();
+    extraction.regions.push_back(region);
+  }
+  RegionOverlaps overlaps(extraction);
+  for (std::size_t a = 0; a < pieces.size(); ++a) {
+    for (std::size_t b = 0; b < pieces.size(); ++b) {
+      const std::vector<std::int64_t> own = indices(pieces[a]), theirs = indices(pieces[b]);
+      const std::vector<Overlap>* found = overlaps.of(static_cast<int>(a), static_cast<int>(b));
+      REQUIRE(found != nullptr);
+      std::size_t common = 0;
+      for (const Overlap& one : *found) {
+        for (std::int64_t i = one.elements.begin; i < one.elements.end; ++i, ++common)
+          CHECK(own.at(static_cast<std::size_t>(i)) == theirs.at(static_cast<std::size_t>(i + one.move)));
+      }
+      std::size_t expected = 0;
+      for (const std::int64_t index : own)
+        expected += static_cast<std::size_t>(std::count(theirs.begin(), theirs.end(), index));
+      CHECK(common == expected);
+    }
+  }
+  extraction.run.parameters[0].declared.shape = {1 << 24, 2};
+  extraction.regions = {{0, {{0, 1 << 24}, {0, 1}}, 1 << 24, {}}, {0, {{0, 1 << 25}}, 1 << 25, 0}};
+  CHECK(RegionOverlaps(extraction).of(0, 1) == nullptr);
+}
