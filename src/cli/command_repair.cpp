@@ -137,7 +137,8 @@ Command repair_command() {
   command.text =
       "Applies every edit of the schedule that the format can say, and two where no single one helps, to a small "
       "layout in which the same goes wrong, and prints those after which everything matches: what the file had before "
-      "its edits first, then fewest edits, then least communication added, then nearest to what is there. Of edits that "
+      "its edits first, then fewest edits, then least communication added, then nearest to what is there. Of edits "
+      "that "
       "differ in the place alone one is shown first. Each is replayed at the file's own sizes by the symbolic engine "
       "and, with one parameter of each "
       "class, by the host; a large layout is decided by the parametric engine instead. Each is proved for every size "
