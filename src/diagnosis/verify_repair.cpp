@@ -234,8 +234,10 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
     }
   }
   std::stable_sort(list.begin(), list.end(), [](const Verified& a, const Verified& b) {
-    return std::tuple(a.strange, a.idle, !a.restored, a.repair.reach, a.alike) <
-           std::tuple(b.strange, b.idle, !b.restored, b.repair.reach, b.alike);
+    const auto key = [](const Verified& one) {
+      return std::tuple(one.strange, !one.restored || one.idle, one.repair.reach, one.idle, one.alike);
+    };
+    return key(a) < key(b);
   });
   if (list.size() > most) list.erase(list.begin() + static_cast<std::ptrdiff_t>(most), list.end());
   std::vector<Repair> best;
