@@ -156,8 +156,8 @@ TEST_CASE("a factor counts tokens as the loss does") {
 TEST_CASE("the step that acts on what is wrong is changed, and not another one") {
   CHECK(first_edits(two_parameters(R"({ "name": "half", "op": "scale", "by": "1 / dp" },
                                       { "name": "vs", "op": "all_reduce", "over": "dp", "params": ["v"] },
-                                      { "name": "ws", "op": "all_reduce", "over": "cp", "params": ["w"] })")) ==
-        R"({ "set": "ws", "over": "dp" })");
+                                      { "name": "sum_of_w", "op": "all_reduce", "over": "cp", "params": ["w"] })")) ==
+        R"({ "set": "sum_of_w", "over": "dp" })");
 }
 
 TEST_CASE("a sum that is added stands behind the other sums, and before slices and norms") {
@@ -190,8 +190,14 @@ TEST_CASE(
 }
 
 TEST_CASE("the one backward of a parameter is not what comes too late") {
-  const std::string text = scenario_text(R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
-                                         R"([ { "name": "micro_batches", "op": "each", "steps": [ )" + mean_step +
-                                             R"(, { "name": "backward", "op": "backward" } ] } ])");
-  CHECK(check_text(text).blame.front().step == "mean");
+  std::string text = scenario_text(R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+                                   R"([ { "name": "micro_batches", "op": "each", "steps": [
+           { "name": "sum", "op": "all_reduce", "over": "dp", "when": "micro_batch == last" },
+           { "name": "half", "op": "scale", "by": "1/2", "when": "micro_batch == last" },
+           { "name": "backward", "op": "backward" } ] } ])");
+  const std::string batch = R"("micro_batches": 1, "tokens": "even")";
+  text.replace(text.find(batch), batch.size(), R"("micro_batches": 4, "tokens": "even")");
+  const CheckResult result = check_text(text);
+  REQUIRE(!result.blame.empty());
+  CHECK(result.blame.front().step == "sum");
 }
