@@ -145,9 +145,11 @@ Command repair_command() {
   command.summary = "Find the edits that make a wrong schedule right.";
   command.text =
       "Applies every edit of the schedule that the format can say, and two where no single one helps, to a small "
-      "layout in which the same goes wrong, and prints those after which everything matches: fewest edits first, then "
-      "least communication added, then nearest to what the framework has. Of edits that differ in the place alone one "
-      "is shown. Each is replayed at the file's own sizes by the symbolic engine and, with one parameter of each "
+      "layout in which the same goes wrong, and prints those after which everything matches: what the file had before "
+      "its edits first, then fewest edits, then least communication added, then nearest to what is there. Of edits "
+      "that "
+      "differ in the place alone one is shown first. Each is replayed at the file's own sizes by the symbolic engine "
+      "and, with one parameter of each "
       "class, by the host; a large layout is decided by the parametric engine instead. Each is proved for every size "
       "by the parametric engine; what is wrong at some other size stands behind what is not, and the report says where "
       "it is wrong. Where the parametric engine does not decide, each axis in play was tried at 1 to 4, and the "

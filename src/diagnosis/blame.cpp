@@ -48,9 +48,15 @@ RepairOptions::Order order_of(const CheckResult& result, const FoundRepair& repa
   return {number(is_strange(repair)),
           number(repair.count()),
           number(is_restored(repair) ? 0 : repair.sizes - repair.right_sizes),
+          number(repair.leaves_idle || repair.moves_only_backward),
+          number(!is_restored(repair)),
+          number(repair.repeats),
           number(repair.touches_right),
           number(!named),
           number(repair.distance),
+          number(repair.sizes - repair.right_sizes),
+          number(is_restored(repair) ? -static_cast<int>(repair.edits.size()) : 0),
+          number(repair.acts_elsewhere),
           number(steps_on_right(result, repair)),
           std::max(repair.added_bytes, 0.0)};
 }
@@ -69,14 +75,31 @@ const FoundRepair* explaining(const RepairSearch& search, const RepairOptions& o
 
 /// A step that mixes what it should not explains more than one that could be added to mend it, or than two edits. A
 /// repair that hands elements to other owners mends something, and explains nothing.
-bool explains_better(const FoundRepair& repair, const std::set<std::string>& divergence_steps) {
+bool explains_better(const FoundRepair& repair, std::set<std::string> divergence_steps,
+                     const std::vector<ListedStep>& steps) {
   if (is_strange(repair)) return false;
+  // A backward adds what is its own, whatever it adds that to.
+  std::erase_if(divergence_steps, [&](const std::string& name) {
+    const ListedStep* step = find_listed(steps, name);
+    return step != nullptr && step->op() == Op::backward;
+  });
   if (divergence_steps.empty()) return true;
   const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
                                  [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
   return repair.count() == 1 ? named || repair.edits.front().kind != Candidate::Kind::insert
                              : std::all_of(repair.edits.begin(), repair.edits.end(),
                                            [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
+}
+
+/// Steps that belong to the one that is blamed last leave out what that leaves out.
+void add_partners(const std::vector<ListedStep>& steps, const std::string& name, std::vector<Blame>& blame) {
+  for (const std::vector<const ListedStep*>& together : steps_together(steps)) {
+    const auto is_one = [&](const ListedStep* step) { return step->name() == name; };
+    if (std::none_of(together.begin(), together.end(), is_one)) continue;
+    for (const ListedStep* partner : together) {
+      if (!is_one(partner)) blame.push_back({partner->name(), fmt::format("goes with {}", name)});
+    }
+  }
 }
 
 }  // namespace
@@ -100,13 +123,16 @@ void search_blame(CheckResult& result, bool for_blame_alone) {
   if (repair == nullptr) return;
   Repair plain = repair->plain();
   plain.verified = {"symbolic"};
+  const std::vector<ListedStep> steps = listed_steps(result.scenario->schedule->steps);
   std::vector<Blame> blame;
   for (const Candidate& edit : repair->edits) {
-    if (!explains_better(*repair, divergence_steps)) break;
+    if (!explains_better(*repair, divergence_steps, steps)) break;
     Blame found = mechanism_of(result, edit);
     const bool known =
         std::any_of(blame.begin(), blame.end(), [&](const Blame& other) { return other.step == found.step; });
+    const std::string name = found.step;
     if (!known) blame.push_back(std::move(found));
+    if (edit.kind == Candidate::Kind::insert && name != edit.step) add_partners(steps, name, blame);
   }
   // All at once: what comes before may be cut off.
   result.repairs = {std::move(plain)};

@@ -44,6 +44,9 @@ struct CandidateValues {
   bool is_of_experts(const Step& step) const;
   /// `sizes`; for parameters of experts those of the axes of their mesh first.
   std::vector<Product> sizes_for(bool of_experts) const;
+  /// A group as a new step would have it: as another step of its op has it, of an all_gather as a
+  /// reduce_scatter, else in axes of its mesh.
+  const Over& group_of_new(Op op, bool of_experts, std::size_t group) const;
   /// A group as the step would have it: as another one of its op has it, else in axes of the mesh of its parameters,
   /// with what it lists of axes of one rank. Nothing where it has the same groups.
   std::optional<Over> group_for(const Step& step, std::size_t group) const;

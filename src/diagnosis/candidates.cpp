@@ -116,6 +116,7 @@ class StepEdits : private StepEditor {
 
   void group() {
     if (!takes("over")) return;
+    if (step_.op == Op::norm) remove(Kind::group, "over");
     for (std::size_t at = 0; at < values_.groups.size(); ++at) {
       if (const std::optional<Over> group = values_.group_for(step_, at)) set(Kind::group, "over", &Step::over, group);
     }
@@ -196,10 +197,20 @@ class StepEdits : private StepEditor {
     switch (step_.op) {
       case Op::all_reduce:
         become(Op::reduce_scatter, {});
+        become(Op::all_gather, {"reduce"});
         break;
       case Op::reduce_scatter:
       case Op::reduce_scatter_v:
         become(Op::all_reduce, {"geometry", "on"});
+        break;
+      case Op::all_gather:
+        become(Op::all_reduce, {"geometry"});
+        break;
+      case Op::own:
+        if (step_.over && !step_.over->picks.empty()) reduce_as_well();
+        break;
+      case Op::scale:
+        sum_instead();
         break;
       case Op::reduce:
       case Op::broadcast:
@@ -218,6 +229,28 @@ class StepEdits : private StepEditor {
       remove(Kind::operation, "on");
     } else if (has("on")) {
       set(Kind::operation, "on", &Step::on_owned, true);
+    }
+  }
+
+  /// Who says who owns what may have been meant to add it up too: here or where backward writes it.
+  void reduce_as_well() {
+    const Step reduction = scenario::with({}, "op", &Step::op, Op::reduce_scatter);
+    add(Kind::operation, Edit::set(step_.name, reduction));
+    for (const std::string& buffer : values_.buffers) {
+      if (buffer != step_.buffer)
+        add(Kind::operation, Edit::set(step_.name, scenario::with(reduction, "buffer", &Step::buffer, buffer)));
+    }
+  }
+
+  /// A factor that is the number of ranks is the sum over them where all have the same.
+  void sum_instead() {
+    const std::string by = Product::of(step_.by).to_string();
+    for (const Over& group : values_.groups) {
+      if (group.picks.size() != 1 || group.picks.front().coordinates || name_of(group.picks.front().axis) != by)
+        continue;
+      Step sum = scenario::with({}, "op", &Step::op, Op::all_reduce);
+      sum = scenario::with(std::move(sum), "over", &Step::over, std::optional(group));
+      add(Kind::operation, Edit::set(step_.name, std::move(sum), {"by"}));
     }
   }
 

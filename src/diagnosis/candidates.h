@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/edit.h"
 #include "src/diagnosis/candidate_values.h"
+#include "src/diagnosis/step_list.h"
 
 namespace lockstep::diagnosis {
 
@@ -53,6 +55,10 @@ std::vector<Candidate> edits_of_steps(const std::vector<Step>& steps, const Cand
 /// buffer, another place; and a parameter that goes from one step to its neighbour. `singles` are edits of single
 /// steps, of which those of the first of them are taken.
 std::vector<Candidate> edits_together(const std::vector<Step>& steps, const std::vector<Candidate>& singles);
+
+/// What makes a step act on what another one of its op acts on and it leaves out ("tag:norm" and "!tag:norm"); nothing
+/// where they are no such steps.
+std::optional<Candidate> merged_into(const ListedStep& one, const ListedStep& other);
 
 /// Edits that bring back what `right` has and `steps` does not: a step that is missing, that is different, or that is
 /// inside of `each` and not outside; each by itself, and those of steps that belong together at once.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "src/diagnosis/candidates.h"
@@ -58,7 +59,29 @@ void add_changes_of_hands(const ListedStep& a, const ListedStep& b, std::vector<
   }
 }
 
+/// Of two steps of one op of which one acts on what the other leaves out: that other one acts on all of it.
+void add_merges(const std::vector<ListedStep>& list, std::vector<Candidate>& candidates) {
+  for (const ListedStep& one : list) {
+    for (const ListedStep& other : list) {
+      std::optional<Candidate> merged = merged_into(one, other);
+      if (!merged) continue;
+      merged->together.push_back({Candidate::Kind::drop, other.name(), Edit::drop(other.name())});
+      candidates.push_back(std::move(*merged));
+    }
+  }
+}
+
 }  // namespace
+
+std::optional<Candidate> merged_into(const ListedStep& one, const ListedStep& other) {
+  if (one.op() != other.op() || one.name().empty() || other.name().empty()) return std::nullopt;
+  const std::vector<std::string>& alone = other.step->params.items();
+  std::vector<std::string> items = one.step->params.items();
+  if (alone.size() != 1 || std::erase(items, "!" + alone.front()) == 0) return std::nullopt;
+  Edit edit = items.empty() ? Edit::set(one.name(), {}, {"params"})
+                            : Edit::set(one.name(), scenario::with({}, "params", &Step::params, Selectors(items)));
+  return Candidate{Candidate::Kind::parameters, one.name(), std::move(edit)};
+}
 
 std::vector<Candidate> edits_together(const std::vector<Step>& steps, const std::vector<Candidate>& singles) {
   const std::vector<ListedStep> list = listed_steps(steps);
@@ -74,6 +97,7 @@ std::vector<Candidate> edits_together(const std::vector<Step>& steps, const std:
       if (moves || sets_what_is_common(single.edit)) candidates.push_back(for_all(together, single));
     }
   }
+  add_merges(list, candidates);
   for (std::size_t at = 1; at < list.size(); ++at) add_changes_of_hands(list[at - 1], list[at], candidates);
   return candidates;
 }

@@ -27,6 +27,15 @@ std::vector<Product> CandidateValues::sizes_for(bool of_experts) const {
   return list;
 }
 
+const Over& CandidateValues::group_of_new(Op op, bool of_experts, std::size_t group) const {
+  for (const Op like : {op, op == Op::all_gather ? Op::reduce_scatter : op}) {
+    for (const Written& other : written) {
+      if (other.group == group && other.op == like && other.of_experts == of_experts) return *other.over;
+    }
+  }
+  return of_experts ? expert_groups[group] : groups[group];
+}
+
 std::optional<Over> CandidateValues::group_for(const Step& step, std::size_t group) const {
   const auto own =
       std::find_if(written.begin(), written.end(), [&](const Written& one) { return one.step == step.name; });

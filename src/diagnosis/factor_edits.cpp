@@ -39,14 +39,35 @@ void FactorEdits::normalize(const Product& old) {
     set_factor(old.over(tokens));
   }
   if (!inside) return;
+  count_everywhere(old);
   for (const Product& tokens : values_.token_totals) {
     set_factor(Product().over(tokens));
     set_factor(old.over(tokens));
+    set_factor(old.times(tokens));
     for (const Product& own : values_.token_counts) set_factor(old.times(own).over(tokens));
   }
   for (const Product& tokens : values_.token_counts) {
     for (const Product& size : values_.sizes) set_factor(Product().over(tokens).over(size));
     for (const Product& own : values_.token_counts) set_factor(old.times(own).over(tokens));
+  }
+}
+
+void FactorEdits::count_everywhere(const Product& old) {
+  // Sums over the same axes follow each other for each of the words, the own count first.
+  std::vector<Product> own;
+  for (const Product& tokens : values_.token_counts) {
+    if (tokens.to_string().find('(') == std::string::npos) own.push_back(tokens);
+  }
+  if (own.empty()) return;
+  const std::size_t lists = values_.token_totals.size() / own.size();
+  for (std::size_t list = 0; list < lists; ++list) {
+    Product by = old;
+    for (std::size_t word = 0; word < own.size(); ++word) {
+      const Product& total = values_.token_totals[word * lists + list];
+      if (old.multiplies_by(own[word])) by = by.times(total).over(own[word]);
+      if (old.divides_by(own[word])) by = by.over(total).times(own[word]);
+    }
+    set_factor(by);
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/idioms.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -19,20 +21,45 @@ bool takes_mean(const Step& backward) {
          Product::of(backward.by).to_string() == Product::parse("1 / (tokens * micro_batches)").to_string();
 }
 
-/// A sum over ranks that a scale by one over their number makes a mean of.
+/// A sum over ranks that a scale by one over their number, or over that of one of the axes, makes a mean of.
 bool completes(const Schedule& schedule, const Step& scale, const Step& sum) {
   const Operation& row = operation(sum.op);
   if (scale.op != Op::scale || !scale.by || !row.collective || row.value != Operation::Value::reduction ||
       sum.reduction != Reduction::sum || scale.buffer != sum.buffer || scale.params != sum.params)
     return false;
   const int ranks = ranks_over(schedule, sum.over);
-  return ranks > 1 && constant_of(schedule, *scale.by) == Rational(1, ranks);
+  if (ranks < 2) return false;
+  const std::optional<Rational> by = constant_of(schedule, *scale.by);
+  return by == Rational(1, ranks) ||
+         std::any_of(sum.over->picks.begin(), sum.over->picks.end(), [&](const Over::Pick& pick) {
+           const int size = schedule.mesh.size(pick.axis);
+           return !pick.coordinates && size > 1 && by == Rational(1, size);
+         });
+}
+
+/// What the loss of a step is divided by, with axes of more than one rank: "sum(tokens, dp, micro_batch)".
+std::string tokens_of_loss(const Schedule& schedule) {
+  const auto main = schedule.batch.loss_of_use.find("main");
+  const Loss::Kind kind = main == schedule.batch.loss_of_use.end() ? Loss::Kind::token_mean : main->second.kind;
+  if (kind == Loss::Kind::sum || kind == Loss::Kind::weight) return "";
+  std::string sum = "tokens";
+  const bool all = kind == Loss::Kind::token_mean;
+  for (const Axis axis : {Axis::dp, Axis::cp, Axis::sp}) {
+    if (schedule.mesh.size(axis) > 1 && kind != Loss::Kind::piece_mean && (all || axis != Axis::dp))
+      sum += fmt::format(", {}", name_of(axis));
+  }
+  if (all) return fmt::format("sum({}, micro_batch)", sum);
+  return fmt::format("{} * micro_batches", sum == "tokens" ? sum : fmt::format("sum({})", sum));
 }
 
 }  // namespace
 
 Idioms::Idioms(const std::vector<Step>& steps, const Schedule& schedule)
-    : list_(listed_steps(steps)), parameters_(schedule.model.parameters()), result_(schedule.result) {
+    : list_(listed_steps(steps)),
+      mesh_(schedule.mesh),
+      parameters_(schedule.model.parameters()),
+      result_(schedule.result),
+      loss_tokens_(tokens_of_loss(schedule)) {
   find_means(schedule);
 }
 
@@ -78,6 +105,69 @@ bool Idioms::loses_norm(const std::vector<Candidate>& edits) const {
   });
 }
 
+bool Idioms::leaves_owners_to_reductions(const std::vector<Candidate>& edits) const {
+  if (edits.size() != 1 || edits.front().edit.action != Edit::Action::drop) return false;
+  const ListedStep* step = find_listed(list_, edits.front().step);
+  // What every rank owns all of is asked for; slices are what reductions leave.
+  if (step == nullptr || step->op() != Op::own || !step->step->over || step->step->over->picks.empty()) return false;
+  if (step->step->geometry.kind == Geometry::Kind::counts) return false;  // no rule, but what ranks hold
+  return std::any_of(list_.begin(), list_.end(), [&](const ListedStep& other) {
+    if (operation(other.op()).ownership != Operation::Ownership::intersects_own_slice) return false;
+    const ActingStep own(*step->step), reduction(*other.step);
+    return std::any_of(parameters_.begin(), parameters_.end(), [&](const Parameter& parameter) {
+      return !parameter.frozen && own.acts_on(parameter) && reduction.acts_on(parameter);
+    });
+  });
+}
+
+bool Idioms::repeats(const std::vector<Candidate>& edits) const {
+  if (edits.size() != 1 || edits.front().edit.action != Edit::Action::insert) return false;
+  const Step& added = edits.front().edit.values;
+  if (!added.over || !operation(added.op).reduces()) return false;
+  const std::vector<std::vector<int>> groups = mesh_.groups(*added.over).members;
+  const ActingStep acting(added);
+  return std::any_of(list_.begin(), list_.end(), [&](const ListedStep& other) {
+    const Step& step = *other.step;
+    if (!step.over || !operation(step.op).reduces() || step.buffer != added.buffer || step.when || !step.only.empty() ||
+        mesh_.groups(*step.over).members != groups)
+      return false;
+    const ActingStep there(step);
+    return std::all_of(parameters_.begin(), parameters_.end(), [&](const Parameter& parameter) {
+      return parameter.frozen || !acting.acts_on(parameter) || there.acts_on(parameter);
+    });
+  });
+}
+
+bool Idioms::leaves_loop(const std::vector<Candidate>& edits) const {
+  return std::any_of(edits.begin(), edits.end(), [&](const Candidate& edit) {
+    if (edit.edit.action != Edit::Action::move) return false;
+    const ListedStep *step = find_listed(list_, edit.step), *beside = find_listed(list_, edit.edit.beside.name);
+    return step != nullptr && beside != nullptr && step->each != beside->each;
+  });
+}
+
+bool Idioms::moves_only_backward(const std::vector<Candidate>& edits) const {
+  const ListedStep* moved = find_listed(list_, edits.front().step);
+  if (edits.size() != 1 || edits.front().edit.action != Edit::Action::move || moved == nullptr ||
+      moved->op() != Op::backward)
+    return false;
+  const ActingStep own(*moved->step);
+  return std::none_of(list_.begin(), list_.end(), [&](const ListedStep& other) {
+    if (other.op() != Op::backward || other.name() == moved->name()) return false;
+    const ActingStep acting(*other.step);
+    return std::any_of(parameters_.begin(), parameters_.end(), [&](const Parameter& parameter) {
+      return !parameter.frozen && own.acts_on(parameter) && acting.acts_on(parameter);
+    });
+  });
+}
+
+bool Idioms::drops_meeting(const std::vector<Candidate>& edits) const {
+  return std::any_of(edits.begin(), edits.end(), [&](const Candidate& edit) {
+    const ListedStep* step = find_listed(list_, edit.step);
+    return edit.edit.action == Edit::Action::drop && step != nullptr && operation(step->op()).collective;
+  });
+}
+
 /// Where backward writes a buffer for one micro-batch, its own shares over the axes that parameters are partial over
 /// are summed there, as automatic differentiation does; what ranks have from other data is summed wherever that costs
 /// least.
@@ -115,12 +205,46 @@ int Idioms::distance(const std::vector<Candidate>& edits) const {
     if (step != nullptr && !is_new && edit.kind != Candidate::Kind::restore) {
       // The model decides where it runs.
       if (edit.kind == Candidate::Kind::move && step->op() == Op::backward) one += moved_backward;
+      if (edit.kind == Candidate::Kind::duplicate && step->op() == Op::backward) one += moved_backward;
       if (completes_mean_.contains(edit.step) && !has_partner) one = broken;
+      if (step->op() == Op::norm && edit.edit.changes("over") && !edit.edit.values.over) one = broken;
       if (edit.kind == Candidate::Kind::factor && takes_mean(*step->step)) one = broken;
     }
     sum += one;
   }
   return sum;
+}
+
+int Idioms::place(const std::vector<Candidate>& edits) const {
+  if (edits.size() != 1 || edits.front().edit.action != Edit::Action::insert) return 0;
+  const Edit& edit = edits.front().edit;
+  const ListedStep* beside = find_listed(list_, edit.beside.name);
+  if (beside == nullptr || operation(edit.values.op).value != Operation::Value::reduction) return 0;
+  auto last = list_.begin() + (beside - list_.data());
+  if (!edit.after) {
+    if (last == list_.begin()) return 0;
+    --last;
+  } else if (beside->op() == Op::each) {
+    while (last + 1 != list_.end() && !(last + 1)->each.empty()) ++last;
+  }
+  const ActingStep added(edit.values);
+  const bool too_late = std::any_of(list_.begin(), last + 1, [&](const ListedStep& step) {
+    const Operation& row = operation(step.op());
+    if (row.counts || row.ownership != Operation::Ownership::intersects_own_slice) return row.counts;
+    const ActingStep acting(*step.step);
+    return std::any_of(parameters_.begin(), parameters_.end(), [&](const Parameter& parameter) {
+      return !parameter.frozen && added.acts_on(parameter) && acting.acts_on(parameter);
+    });
+  });
+  return too_late ? 1 : -static_cast<int>(last - list_.begin());
+}
+
+bool Idioms::counts_otherwise(const std::vector<Candidate>& edits) const {
+  return !loss_tokens_.empty() && std::any_of(edits.begin(), edits.end(), [&](const Candidate& edit) {
+    if (!edit.edit.changes("by")) return false;
+    const std::string by = Product::of(edit.edit.values.by).to_string();
+    return by.find("tokens") != std::string::npos && by.find(loss_tokens_) == std::string::npos;
+  });
 }
 
 int Idioms::factor_place(const std::vector<Candidate>& edits) const {

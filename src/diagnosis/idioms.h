@@ -20,11 +20,26 @@ class Idioms {
 
   /// Takes away a norm or a clip, and no other one counts, or clips, all that it did.
   bool loses_norm(const std::vector<Candidate>& edits) const;
+  /// Takes away what hands elements on, so that who owns them is again what the reductions say.
+  bool leaves_owners_to_reductions(const std::vector<Candidate>& edits) const;
+  /// Moves the one backward of its parameters, which is where the model has it.
+  bool moves_only_backward(const std::vector<Candidate>& edits) const;
+  /// Takes away a step in which ranks meet.
+  bool drops_meeting(const std::vector<Candidate>& edits) const;
+  /// Adds a second reduction over the groups of one that acts on all that the new one is for.
+  bool repeats(const std::vector<Candidate>& edits) const;
+  /// Moves a step into an `each`, out of it or into another.
+  bool leaves_loop(const std::vector<Candidate>& edits) const;
   /// Adds the sum of what each rank's backward of one micro-batch has a share of, in the buffer of that.
   bool ends_backward(const std::vector<Candidate>& edits) const;
   /// As distance_of(), but what breaks an idiom is as far as a new step, and a backward elsewhere as far as a changed
   /// one.
   int distance(const std::vector<Candidate>& edits) const;
+  /// Where it adds a reduction, the lower the later: behind other sums, but before each rank is left with a slice and
+  /// before a norm. 0 for other edits.
+  int place(const std::vector<Candidate>& edits) const;
+  /// Sets a factor that counts tokens otherwise than the loss does.
+  bool counts_otherwise(const std::vector<Candidate>& edits) const;
   /// Where a wrong factor is looked for, first to last: in a backward that has one, which is the loss's own; in a
   /// scale; in a reduction that averages, and in a backward without one; in a new scale. 0 for other edits.
   int factor_place(const std::vector<Candidate>& edits) const;
@@ -33,8 +48,10 @@ class Idioms {
   void find_means(const Schedule& schedule);
 
   std::vector<ListedStep> list_;
+  const Mesh& mesh_;
   const std::vector<Parameter>& parameters_;
   const std::string& result_;
+  std::string loss_tokens_;               // what the loss divides by, as factors say it; "" where it is no mean
   std::set<std::string> completes_mean_;  // scales that make a mean of the one sum beside them
 };
 

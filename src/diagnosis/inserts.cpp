@@ -32,7 +32,7 @@ class Insertions {
       for (const std::string& buffer : buffers_near(gap)) {
         for (std::size_t at = 0; at < values_.selections.size(); ++at) {
           const Selectors& selection = values_.selections[at];
-          collectives(gap, buffer, selection, values_.selects_experts[at] ? values_.expert_groups : values_.groups);
+          collectives(gap, buffer, selection, values_.selects_experts[at]);
           factors(gap, buffer, selection, values_.selects_experts[at] ? expert_sizes_ : values_.sizes);
         }
         put(gap, made("zero", Op::zero, buffer));
@@ -104,12 +104,12 @@ class Insertions {
     return word;
   }
 
-  void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection,
-                   const std::vector<Over>& groups) {
-    for (const Over& group : groups) {
+  void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection, bool of_experts) {
+    for (std::size_t at = 0; at < values_.groups.size(); ++at) {
+      const std::string word = word_for(of_experts ? values_.expert_groups[at] : values_.groups[at]);
       const auto over_group = [&](Op op) {
-        return scenario::with(made(fmt::format("{}_{}", word_for(group), operation(op).name), op, buffer, selection),
-                              "over", &Step::over, std::optional(group));
+        return scenario::with(made(fmt::format("{}_{}", word, operation(op).name), op, buffer, selection), "over",
+                              &Step::over, std::optional(values_.group_of_new(op, of_experts, at)));
       };
       const auto to_first = [&](Op op) {
         return scenario::with(over_group(op), "root", &Step::root, std::optional(Root{0, {}, {}}));

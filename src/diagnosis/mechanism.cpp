@@ -155,8 +155,12 @@ Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
   }
   for (const BufferDivergence& divergence : result.divergences) {
     const std::string stale = stale_slices(result, divergence);
-    if (divergence.point.step != edit.step || stale.empty()) continue;
-    blame.why = fmt::format("{}; {}", stale, blame.why);
+    if (stale.empty()) continue;
+    const bool takes = divergence.point.step == edit.step;
+    const bool leaves = stale.find(fmt::format(" {} left stale", edit.step)) != std::string::npos;
+    if (!takes && !leaves) continue;
+    blame.why = takes ? fmt::format("{}; {}", stale, blame.why)
+                      : fmt::format("{}: {} {}", blame.why, divergence.point.step, stale);
     break;
   }
   const std::string numbers = numbers_of_first(result, blame.formulas);

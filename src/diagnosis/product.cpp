@@ -40,6 +40,12 @@ void Product::multiply(std::string_view factor, bool divide) {
   }
 }
 
+bool Product::contains(const std::vector<std::string>& factors, const Product& other) {
+  return std::all_of(other.numerator_.begin(), other.numerator_.end(), [&](const std::string& factor) {
+    return std::find(factors.begin(), factors.end(), factor) != factors.end();
+  });
+}
+
 Product Product::times(const Product& other) const {
   Product product = *this;
   for (const std::string& factor : other.numerator_) product.multiply(factor, false);

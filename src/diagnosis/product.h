@@ -21,6 +21,9 @@ class Product {
   /// Of the factor of a step: 1 where it has none.
   static Product of(const std::optional<Expression>& factor) { return factor ? Product(*factor) : Product(); }
 
+  /// Whether all factors of another one, which has no divisor, are factors or divisors of this.
+  bool multiplies_by(const Product& other) const { return contains(numerator_, other); }
+  bool divides_by(const Product& other) const { return contains(denominator_, other); }
   Product times(const Product& other) const;
   Product over(const Product& other) const;
   std::string to_string() const;
@@ -29,6 +32,8 @@ class Product {
  private:
   void multiply(std::string_view factor, bool divide);
   void multiply(const Expression::Node& node, bool divide);
+
+  static bool contains(const std::vector<std::string>& factors, const Product& other);
 
   std::vector<std::string> numerator_, denominator_;
 };

@@ -16,15 +16,18 @@ namespace {
 auto rank_of(const FoundRepair& repair) {
   std::size_t length = 0;
   for (const Candidate& edit : repair.edits) length += write_json(to_json(edit.edit)).size();
-  return std::tuple(is_strange(repair), repair.count(), repair.sizes - repair.right_sizes,
+  return std::tuple(is_strange(repair), repair.count(), is_restored(repair) ? 0 : repair.sizes - repair.right_sizes,
+                    repair.leaves_idle, !is_restored(repair),
                     repair.ends_backward ? 0.0 : std::max(repair.added_bytes, 0.0), repair.distance,
-                    repair.touches_right, repair.factor_place, length);
+                    repair.acts_elsewhere, repair.touches_right, repair.factor_place, repair.counts_otherwise,
+                    repair.leaves_loop, repair.added_bytes, repair.place, length);
 }
 
 /// What a repair does, without the place, the name, the parameters and the factor of what it inserts.
 std::string kind_of(const FoundRepair& repair) {
   std::string kind;
-  for (const Candidate& edit : repair.edits) {
+  for (std::size_t at = 0; at + repair.said_again < repair.edits.size(); ++at) {
+    const Candidate& edit = repair.edits[at];
     kind += fmt::format("{} ", static_cast<int>(edit.edit.action));
     if (edit.edit.action == Edit::Action::insert) {
       Step step = edit.edit.values;
@@ -64,22 +67,36 @@ int distance_of(const Candidate& candidate) {
 }
 
 bool is_strange(const FoundRepair& repair) {
-  return (repair.other_owners || repair.loses_norm) && repair.edits.front().kind != Candidate::Kind::restore;
+  const Candidate& first = repair.edits.front();
+  // What a file has added may be what it asks for.
+  if (first.kind == Candidate::Kind::restore && first.edit.action != Edit::Action::drop) return false;
+  return (repair.other_owners && !repair.owners_as_reduced) || repair.loses_norm;
 }
 
 bool is_restored(const FoundRepair& repair) {
-  return std::all_of(repair.edits.begin(), repair.edits.end(),
-                     [](const Candidate& edit) { return edit.kind == Candidate::Kind::restore; });
+  return repair.distance == 0 && std::all_of(repair.edits.begin(), repair.edits.end(), [](const Candidate& edit) {
+           return edit.kind == Candidate::Kind::restore;
+         });
 }
 
 bool ranks_before(const FoundRepair& a, const FoundRepair& b) { return rank_of(a) < rank_of(b); }
 
 std::vector<FoundRepair> distinct_repairs(const std::vector<FoundRepair>& repairs) {
   std::set<std::string> kinds;
-  std::vector<FoundRepair> list;
+  std::vector<FoundRepair> list, alike, strange;
   for (const FoundRepair& repair : repairs) {
-    if (kinds.insert(kind_of(repair)).second) list.push_back(repair);
+    const bool is_new = kinds.insert(kind_of(repair)).second;
+    if (!is_strange(repair)) {
+      (is_new ? list : alike).push_back(repair);
+    } else if (is_new) {
+      strange.push_back(repair);
+    }
   }
+  for (FoundRepair& repair : alike) {
+    repair.is_alike = true;
+    list.push_back(std::move(repair));
+  }
+  for (FoundRepair& repair : strange) list.push_back(std::move(repair));
   return list;
 }
 

@@ -24,7 +24,8 @@ bool is_restored(const FoundRepair& repair);
 /// The order in which repairs are printed.
 bool ranks_before(const FoundRepair& a, const FoundRepair& b);
 
-/// One of each kind: of repairs that do the same to the same step, and of steps inserted at several places, the best.
+/// The best of each kind first: of repairs that do the same to the same step, and of steps inserted at several places.
+/// Behind them the others of these kinds, and last what is strange, one of each kind.
 std::vector<FoundRepair> distinct_repairs(const std::vector<FoundRepair>& repairs);
 
 }  // namespace lockstep::diagnosis

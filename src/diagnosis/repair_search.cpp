@@ -2,8 +2,11 @@
 #include "src/diagnosis/repair_search.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
+#include <utility>
 
+#include "lockstep/operation.h"
 #include "src/base/budget.h"
 #include "src/diagnosis/idioms.h"
 #include "src/diagnosis/inserts.h"
@@ -26,6 +29,13 @@ std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const C
     for (const Product& tokens : values.token_totals) {
       for (const Product& size : values.axis_sizes) {
         Step changed = scenario::with({}, "by", &Step::by, std::optional(size.over(tokens).expression()));
+        candidates.push_back({Candidate::Kind::factor, step.name(), Edit::set(step.name(), std::move(changed))});
+      }
+    }
+    for (const Product& tokens : values.token_counts) {
+      for (const Product& size : values.axis_sizes) {
+        const Product by = size.over(tokens).over(Product::parse("micro_batches"));
+        Step changed = scenario::with({}, "by", &Step::by, std::optional(by.expression()));
         candidates.push_back({Candidate::Kind::factor, step.name(), Edit::set(step.name(), std::move(changed))});
       }
     }
@@ -56,10 +66,15 @@ void SearchForRepairs::search() {
     keep_right_here();
   }
   if (options_.pairs && !has_ordinary_repair()) {
+    all_back();
     complementary();
     sequential();
     keep_right_here();
   }
+  constexpr std::size_t most_looked_at = 24;
+  std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
+  for (std::size_t at = 0; at < std::min(most_looked_at, found_.repairs.size()); ++at)
+    look_for_idle(found_.repairs[at]);
   try_around();
 }
 
@@ -120,7 +135,18 @@ FoundRepair SearchForRepairs::repair_of(const std::vector<const Candidate*>& edi
   const Idioms idioms(space_.steps().steps(), space_.steps().schedule_of());
   repair.loses_norm = idioms.loses_norm(repair.edits);
   repair.ends_backward = idioms.ends_backward(repair.edits);
+  repair.owners_as_reduced = idioms.leaves_owners_to_reductions(repair.edits);
   repair.distance = idioms.distance(repair.edits);
+  // Ranks that wait for others need these, and not a step less.
+  constexpr int as_a_new_step = 3;
+  if (space_.base().state == OracleAnswer::State::failed && idioms.drops_meeting(repair.edits))
+    repair.distance = std::max(repair.distance, as_a_new_step);
+  repair.counts_otherwise = idioms.counts_otherwise(repair.edits);
+  repair.moves_only_backward = idioms.moves_only_backward(repair.edits);
+  repair.repeats = idioms.repeats(repair.edits);
+  repair.place = idioms.place(repair.edits);
+  repair.leaves_loop = idioms.leaves_loop(repair.edits);
+  repair.acts_elsewhere = space_.acts_elsewhere(repair.edits.front());
   repair.factor_place = idioms.factor_place(repair.edits);
   return repair;
 }
@@ -140,12 +166,68 @@ bool SearchForRepairs::has_ordinary_repair() const {
 /// Where `distance` is the farthest that was tried: what breaks an idiom may be nearer to say than what is meant.
 bool SearchForRepairs::has_good_repair(int distance) {
   return std::any_of(found_.repairs.begin(), found_.repairs.end(), [&](FoundRepair& repair) {
-    if (!is_wanted(repair) || repair.other_owners || is_strange(repair) || repair.touches_right) return false;
+    const bool hands_over = repair.other_owners && !repair.owners_as_reduced;
+    if (!is_wanted(repair) || hands_over || is_strange(repair) || repair.touches_right) return false;
+    if (!is_restored(repair) && repair.distance > distance) return false;
+    look_for_idle(repair);
+    if (repair.leaves_idle) return false;
     if (is_restored(repair)) return true;
-    if (repair.distance > distance) return false;
     neighbours_.try_on(repair);
     return repair.everywhere();
   });
+}
+
+/// Whether everything stays as it is without a step that the edits leave there.
+bool SearchForRepairs::does_nothing(const ListedStep& step, const std::vector<Edit>& edits,
+                                    const OracleAnswer& otherwise) {
+  std::vector<Edit> more = edits;
+  more.push_back(Edit::drop(step.name()));
+  std::optional<std::vector<Step>> steps = space_.steps().edited(more);
+  if (!steps) return false;
+  const OracleAnswer answer = space_.judge(*steps);
+  return answer.state == otherwise.state && answer.distance == otherwise.distance &&
+         answer.wrong_buffers == otherwise.wrong_buffers && answer.owners == otherwise.owners;
+}
+
+bool SearchForRepairs::did_nothing(const ListedStep& step) {
+  const auto [known, is_new] = did_nothing_.emplace(step.name(), false);
+  if (is_new) {
+    std::vector<Step> steps = space_.steps().steps();
+    known->second = does_nothing(step, {}, space_.judge(steps));
+  }
+  return known->second;
+}
+
+/// A repair after which a step does nothing that did something before goes around what is wrong. What says once more
+/// who owns what goes with the edit.
+void SearchForRepairs::look_for_idle(FoundRepair& repair) {
+  if (std::exchange(repair.looked_for_idle, true)) return;
+  const std::vector<Edit> edits = repair.plain_edits();
+  std::optional<std::vector<Step>> steps = space_.steps().edited(edits);
+  if (!steps) return;
+  const OracleAnswer answer = space_.judge(*steps);
+  for (const ListedStep& step : listed_steps(*steps)) {
+    if (step.op() == Op::each && step.step->steps.empty()) repair.leaves_idle = true;
+    const Operation& row = operation(step.op());
+    const bool does_something = step.op() == Op::scale || row.adds == Operation::Adds::gradient ||
+                                row.adds == Operation::Adds::buffer || row.ownership != Operation::Ownership::keeps ||
+                                row.writes != Operation::Writes::nothing;
+    // With another factor it may be meant to do nothing at these sizes.
+    const bool is_weighted = std::any_of(repair.edits.begin(), repair.edits.end(), [&](const Candidate& edit) {
+      return edit.kind == Candidate::Kind::factor && edit.step == step.name();
+    });
+    if (step.name().empty() || !does_something || is_weighted) continue;
+    if (!does_nothing(step, edits, answer) || (step.op() != Op::backward && did_nothing(step))) continue;
+    if (step.op() == Op::own && step.step->over && !step.step->over->picks.empty()) {
+      ++repair.said_again;
+      repair.edits.push_back({Candidate::Kind::drop, step.name(), Edit::drop(step.name())});
+      repair.edits.back().is_with_previous = true;
+      repair.tried_around = false;
+      repair.sizes = repair.right_sizes = 0;
+      return;
+    }
+    repair.leaves_idle = true;
+  }
 }
 
 /// Drops what is right at the small sizes and not at the file's own: numbers in the file may belong to its sizes. A
@@ -220,6 +302,23 @@ void SearchForRepairs::single(std::vector<Candidate> candidates) {
       plain_firsts_.push_back({std::move(candidate), *answer});
     }
   }
+}
+
+/// All that the file changed, where no part of it makes up for the rest.
+void SearchForRepairs::all_back() {
+  const std::optional<std::vector<Step>> right = space_.unedited_steps();
+  if (!right) return;
+  std::optional<Candidate> all;
+  std::set<std::string> known;
+  for (Candidate& one : restoring_edits(space_.steps().steps(), *right)) {
+    if (!one.together.empty() || !known.insert(one.step).second) continue;
+    if (all) {
+      all->together.push_back(std::move(one));
+    } else {
+      all = std::move(one);
+    }
+  }
+  if (all && !all->together.empty()) judge({&*all});
 }
 
 /// Two edits of which each repairs what the other does not, and two that take back what was edited.

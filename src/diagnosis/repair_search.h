@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -38,11 +39,15 @@ class SearchForRepairs {
   bool is_wanted(const FoundRepair& repair) const;
   bool has_ordinary_repair() const;
   bool has_good_repair(int distance);
+  void look_for_idle(FoundRepair& repair);
+  bool does_nothing(const ListedStep& step, const std::vector<Edit>& edits, const OracleAnswer& otherwise);
+  bool did_nothing(const ListedStep& step);
   void keep_right_here();
   void try_around();
   std::map<int, std::vector<Candidate>> other_candidates() const;
   void single();
   void single(std::vector<Candidate> candidates);
+  void all_back();
   void complementary();
   void sequential();
   void seconds(const Candidate& first, bool inserts);
@@ -55,6 +60,7 @@ class SearchForRepairs {
   std::vector<FirstEdit> firsts_, plain_firsts_;
   std::vector<Candidate> taking_back_;                   // restored or dropped, whether that alone is better or not
   std::unordered_map<std::uint64_t, std::size_t> seen_;  // steps, with their repair
+  std::map<std::string, bool> did_nothing_;              // by the name of a step of the wrong schedule
   RepairSearch found_;
 };
 

@@ -21,7 +21,14 @@ struct FoundRepair {
   bool other_owners = false;     ///< other ranks own other elements than before
   bool loses_norm = false;       ///< as idioms.h says it, and so what follows
   bool ends_backward = false;
-  int distance = 0, factor_place = 0;
+  bool owners_as_reduced = false;
+  int distance = 0, factor_place = 0, place = 0;
+  bool counts_otherwise = false, repeats = false, moves_only_backward = false;
+  bool leaves_loop = false;                           ///< a step that it moves goes into an `each` or out of it
+  bool acts_elsewhere = false;                        ///< the first step that it changes acts on nothing that is wrong
+  bool looked_for_idle = false, leaves_idle = false;  ///< whether it makes a step do nothing that did something
+  std::size_t said_again = 0;  ///< so many edits, the last ones, drop what is said without them as well
+  bool is_alike = false;       ///< another one of its kind stands before it
   bool touches_right = false;  ///< a step that it changes or adds acts on parameters that are right
   double added_bytes = 0;      ///< that the rank that sends most sends more than before, at the small sizes
 

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
+#include "lockstep/operation.h"
 #include "src/diagnosis/candidates.h"
 #include "src/diagnosis/step_list.h"
 #include "src/scenario/step_keys.h"
@@ -101,6 +106,26 @@ struct Sides {
   }
 };
 
+/// What is brought back in several steps of one op alike, by its keys, at once.
+void add_alike(const std::vector<ListedStep>& now, std::size_t singles, std::vector<Candidate>& candidates) {
+  std::map<std::string, std::vector<std::size_t>> alike;
+  for (std::size_t at = 0; at < singles; ++at) {
+    const Edit& edit = candidates[at].edit;
+    const ListedStep* step = find_listed(now, candidates[at].step);
+    if (edit.action != Edit::Action::set || step == nullptr) continue;
+    std::vector<std::string_view> keys = edit.values.keys;
+    keys.insert(keys.end(), edit.removed.begin(), edit.removed.end());
+    std::sort(keys.begin(), keys.end());
+    alike[fmt::format("{} {}", operation(step->op()).name, fmt::join(keys, " "))].push_back(at);
+  }
+  for (const auto& [change, places] : alike) {
+    if (places.size() < 2) continue;
+    Candidate all = candidates[places.front()];
+    for (std::size_t at = 1; at < places.size(); ++at) all.together.push_back(candidates[places[at]]);
+    candidates.push_back(std::move(all));
+  }
+}
+
 }  // namespace
 
 std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std::vector<Step>& right) {
@@ -111,6 +136,19 @@ std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std
     if (auto one = sides.restoring(index, place_in(sides.now, sides.then, index)))
       candidates.push_back(std::move(*one));
   }
+  const std::size_t single = candidates.size();
+  for (const ListedStep& added : sides.now) {
+    if (added.name().empty() || find_listed(sides.then, added.name()) != nullptr) continue;
+    candidates.push_back({Candidate::Kind::restore, added.name(), Edit::drop(added.name())});
+    for (std::size_t at = 0; at < single; ++at) {
+      const ListedStep* step = find_listed(sides.now, candidates[at].step);
+      if (step == nullptr || step->op() != added.op() || added.op() == Op::backward) continue;
+      Candidate merged = candidates[at];
+      merged.together.push_back({Candidate::Kind::restore, added.name(), Edit::drop(added.name())});
+      candidates.push_back(std::move(merged));
+    }
+  }
+  add_alike(sides.now, single, candidates);
   for (const std::vector<const ListedStep*>& together : steps_together(sides.then)) {
     if (auto all = sides.restoring(together)) candidates.push_back(std::move(*all));
   }

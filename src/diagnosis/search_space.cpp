@@ -26,24 +26,31 @@ bool inserts(const Edit& edit) { return edit.action == Edit::Action::insert; }
 /// Which parameters an edit of `steps` changes anything for.
 class ChangedBy {
  public:
-  ChangedBy(const Candidate& candidate, const std::vector<ListedStep>& steps) {
+  ChangedBy(const Candidate& candidate, const std::vector<ListedStep>& steps, const std::string& result)
+      : steps_(steps), result_(result) {
     const Edit& edit = candidate.edit;
     const bool chooses = edit.changes("params");
     // No selectors choose all.
     if (chooses || edit.action == Edit::Action::insert) after_.emplace(edit.values.params.items());
     if (const ListedStep* step = find_listed(steps, candidate.step); step != nullptr && !inserts(edit)) {
       before_.emplace(*step->step);
+      if (step->op() == Op::scale && edit.action != Edit::Action::move && !edit.changes("buffer"))
+        buffer_ = step->step->buffer;
       params_alone_ = chooses && edit.values.keys.size() + edit.removed.size() == 1;
     }
   }
 
   bool changes(const Parameter& parameter) const {
+    if (!buffer_.empty() && !is_written(steps_, buffer_, result_, parameter)) return false;
     const bool before = before_ && before_->acts_on(parameter);
     const bool after = after_ ? after_->chooses(parameter, parameter.numel()) : before;
     return params_alone_ ? before != after : before || after;
   }
 
  private:
+  const std::vector<ListedStep>& steps_;
+  const std::string& result_;
+  std::string buffer_;  // where it is known to change nothing in another one
   std::optional<ActingStep> before_;
   std::optional<schedule::SelectorList> after_;
   bool params_alone_ = false;
@@ -192,16 +199,29 @@ bool SearchSpace::is_relevant(const Candidate& candidate, const std::vector<List
   return false;
 }
 
+bool SearchSpace::acts_elsewhere(const Candidate& candidate) const {
+  const std::vector<ListedStep> list = listed_steps(all_->steps().steps());
+  const ListedStep* step = find_listed(list, candidate.step);
+  if (base_.wrong_buffers.empty() || step == nullptr || candidate.edit.action != Edit::Action::set) return false;
+  const ActingStep acting(*step->step);
+  const Model& model = all_->steps().schedule_of().model;
+  for (std::size_t at = 0; at < model.parameters().size(); ++at) {
+    if (base_.wrong_buffers[at] > 0 && acting.acts_on(model.parameters()[at])) return false;
+  }
+  return true;
+}
+
 bool SearchSpace::touches_right(const std::vector<Candidate>& edits) const {
   if (base_.wrong_buffers.empty()) return false;
   const Model& model = all_->steps().schedule_of().model;
   const std::vector<ListedStep> list = listed_steps(all_->steps().steps());
   std::vector<ChangedBy> changed;
   changed.reserve(edits.size());
-  for (const Candidate& edit : edits) changed.emplace_back(edit, list);
+  for (const Candidate& edit : edits) changed.emplace_back(edit, list, all_->steps().schedule_of().result);
   for (std::size_t at = 0; at < model.parameters().size(); ++at) {
     const Parameter& parameter = model.parameters()[at];
-    if (parameter.frozen || is_wrong_anywhere(model, at, base_.wrong_buffers)) continue;
+    const bool has_gradient = !parameter.frozen && !(parameter.micro_batches && parameter.micro_batches->empty());
+    if (!has_gradient || is_wrong_anywhere(model, at, base_.wrong_buffers)) continue;
     if (std::any_of(changed.begin(), changed.end(), [&](const ChangedBy& one) { return one.changes(parameter); }))
       return true;
   }

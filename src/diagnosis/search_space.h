@@ -40,6 +40,8 @@ class SearchSpace {
   /// Whether an edit of `steps` acts on anything that is wrong, before or after; a step on other parameters alone
   /// repairs nothing.
   bool is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const;
+  /// Whether it changes a step that acts on nothing that is wrong.
+  bool acts_elsewhere(const Candidate& candidate) const;
   /// Whether something changes for parameters that are right.
   bool touches_right(const std::vector<Candidate>& edits) const;
   /// Whether the edits give these steps in the file too. A step that an edit of the file put into one iteration

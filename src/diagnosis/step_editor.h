@@ -56,6 +56,8 @@ class FactorEdits : private StepEditor {
  private:
   /// Divisors by token counts, with and without what else divides.
   void normalize(const Product& old);
+  /// What the rank counts in one micro-batch, counted over several ranks and the micro-batches.
+  void count_everywhere(const Product& old);
   void set_factor(const Product& by);
 };
 

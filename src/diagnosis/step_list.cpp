@@ -61,6 +61,14 @@ std::vector<std::vector<const ListedStep*>> steps_together(const std::vector<Lis
   return found;
 }
 
+bool is_written(const std::vector<ListedStep>& list, const std::string& buffer, const std::string& result,
+                const Parameter& parameter) {
+  return buffer == result || std::any_of(list.begin(), list.end(), [&](const ListedStep& one) {
+           return one.step->buffer == buffer && operation(one.op()).adds != Operation::Adds::nothing &&
+                  ActingStep(*one.step).acts_on(parameter);
+         });
+}
+
 ActingStep::ActingStep(const Step& step) : uses_(step.uses), params_(step.params.items()) {}
 
 bool ActingStep::acts_on(const Parameter& parameter) const {

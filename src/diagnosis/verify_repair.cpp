@@ -213,7 +213,7 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
   constexpr std::size_t most_at_once = 4;
   struct Verified {
     Repair repair;
-    bool strange, stands;
+    bool strange, idle, restored, alike, stands;
   };
   const std::vector<FoundRepair> candidates = distinct_repairs(search.repairs);
   std::vector<Verified> list;
@@ -223,7 +223,7 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
     std::vector<std::future<Verified>> running;
     for (std::size_t left = std::min(most - good, most_at_once); left > 0 && next < candidates.size(); --left) {
       running.push_back(std::async(std::launch::async, [&result, &found = candidates[next++]] {
-        Verified one{found.plain(), is_strange(found), false};
+        Verified one{found.plain(), is_strange(found), found.leaves_idle, is_restored(found), found.is_alike, false};
         one.stands = verify_repair(result, one.repair);
         return one;
       }));
@@ -236,7 +236,10 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
     }
   }
   std::stable_sort(list.begin(), list.end(), [](const Verified& a, const Verified& b) {
-    return std::tuple(a.strange, a.repair.reach) < std::tuple(b.strange, b.repair.reach);
+    const auto key = [](const Verified& one) {
+      return std::tuple(one.strange, !one.restored || one.idle, one.repair.reach, one.idle, one.alike);
+    };
+    return key(a) < key(b);
   });
   if (list.size() > most) list.erase(list.begin() + static_cast<std::ptrdiff_t>(most), list.end());
   std::vector<Repair> best;

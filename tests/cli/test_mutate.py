@@ -15,7 +15,7 @@ def test_every_mutant_of_a_right_file_is_explained(run, files):
     done = run("mutate", "right.json")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0] == "explained  right.json  39 mutants: 29 killed, 10 equivalent, 0 not proved"
+    assert lines[0] == "explained  right.json  42 mutants: 31 killed, 11 equivalent, 0 not proved"
     assert lines[1] == "  at dp 2, 1 micro-batch; the schedule itself: right for every dp, with the number of micro-batches of the file"
     assert lines[3].split() == "mutants killed symbolic parametric other sizes equivalent not proved values replicas 8 %".split()
     assert [line.split()[0] for line in lines[4:7]] == ["dropped", "doubled", "moved"]
@@ -23,10 +23,10 @@ def test_every_mutant_of_a_right_file_is_explained(run, files):
 
 def test_each_mutant_runs_again_from_its_file(run, files):
     done = run("mutate", "right.json", "--write-mutants", "mutants")
-    assert done.stderr == "wrote 39 mutants to mutants; `lockstep test mutants` runs them again\n"
-    assert len(list((files / "mutants").iterdir())) == 39
+    assert done.stderr == "wrote 42 mutants to mutants; `lockstep test mutants` runs them again\n"
+    assert len(list((files / "mutants").iterdir())) == 42
     tested = run("test", "-q", "mutants")
-    assert (tested.returncode, tested.stdout) == (0, "39 passed, 0 failed\n")
+    assert (tested.returncode, tested.stdout) == (0, "42 passed, 0 failed\n")
     verdicts = {json.loads(path.read_text())["expect"]["verdict"] for path in (files / "mutants").iterdir()}
     assert verdicts == {"match", "mismatch", "deadlock", "race"}
     again = run("mutate", "right.json", "--write-mutants", "mutants")
@@ -42,7 +42,7 @@ def test_json(run, files):
     (one,) = report["files"]
     assert list(one) == ["file", "layout", "schedule", "counts", "same", "not_applicable", "mutants"]
     assert report["counts"] == one["counts"]
-    assert one["counts"]["mutants"] == len(one["mutants"]) == 39
+    assert one["counts"]["mutants"] == len(one["mutants"]) == 42
     by_edit = {json.dumps(mutant["edit"]): mutant for mutant in one["mutants"]}
     assert by_edit['{"drop": "mean"}'] == {
         "kind": "dropped",
@@ -73,7 +73,7 @@ def test_a_file_that_is_wrong_is_a_sentence_and_one_of_a_folder_is_passed_over(r
     )
     (files / "invalid.json").unlink()
     done = run("mutate", ".")
-    assert done.returncode == 0 and done.stdout.startswith("explained  right.json  39 mutants")
+    assert done.returncode == 0 and done.stdout.startswith("explained  right.json  42 mutants")
     assert done.stderr == "lockstep mutate: passed over 2 of 3 files, which are wrong before any edit\n"
     (files / "right.json").unlink()
     assert run("mutate", ".").returncode == 4
@@ -95,7 +95,7 @@ def test_several_files_have_one_table(run, files):
     done = run("mutate", "right.json", "again.json")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("explained  right.json") and lines[1].startswith("explained  again.json")
-    assert "78 mutants: 58 killed, 20 proved equivalent for every size, 0 not proved." in lines
+    assert "84 mutants: 62 killed, 22 proved equivalent for every size, 0 not proved." in lines
     assert run("mutate", "-j", "1", "right.json", "again.json").stdout == done.stdout
 
 
@@ -126,5 +126,5 @@ def test_the_document_says_what_the_program_says(binary, file):
 def test_a_file_that_is_not_valid_does_not_take_the_others_with_it(run, files):
     done = run("mutate", "-q", "right.json", "invalid.json")
     assert done.returncode == 2
-    assert done.stdout == "explained  right.json  39 mutants: 29 killed, 10 equivalent, 0 not proved\n"
+    assert done.stdout == "explained  right.json  42 mutants: 31 killed, 11 equivalent, 0 not proved\n"
     assert done.stderr.startswith("invalid.json:") and "unknown key \"layuot\"" in done.stderr

@@ -38,7 +38,7 @@ EXAMPLE = """{
     "options": { "use_distributed_optimizer": true, "ddp_average_in_collective": true },
     "edits": [ { "set": "dp_reduce_scatter", "geometry": { "separate": [] } } ]
   },
-  "expect": { "verdict": "mismatch", "parameters": ["tag:tied"], "ranks": [1, 2], "blame": ["embedding_all_reduce"],
+  "expect": { "verdict": "mismatch", "parameters": ["tag:tied"], "ranks": [1, 2], "blame": ["dp_reduce_scatter"],
               "formula": { "embedding.word_embeddings.weight": { "1": "g3 + (g0+g1)/2" } } }
 }
 """

@@ -474,3 +474,44 @@ TEST_CASE("what alone chooses the parameters of a step does not go over to anoth
   CHECK(contains(both, R"({ "set": "a", "params": ["w", "v"] }{ "set": "b", "params": ["!w", "*"] })"));
   CHECK(contains(both, R"({ "set": "a", "params": ["tag:t", "v"] }{ "set": "b", "params": ["!tag:t", "*"] })"));
 }
+
+TEST_CASE("an op becomes the one that was meant, in the buffer that was meant") {
+  const Listed listed(scenario_text(
+      R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward", "buffer": "own" } ] },
+           { "name": "slices", "op": "own", "over": "dp" }, { "name": "ranks", "op": "scale", "by": "dp" },
+           { "name": "gather", "op": "all_gather", "over": "dp" }, { "name": "sum", "op": "all_reduce", "over": "dp", "reduce": "sum" },
+           { "name": "norm", "op": "norm", "over": "dp" } ])"));
+  CHECK(listed.has(R"({ "set": "slices", "op": "reduce_scatter" })"));
+  CHECK(listed.has(R"({ "set": "slices", "op": "reduce_scatter", "buffer": "own" })"));
+  CHECK(listed.has(R"({ "set": "ranks", "op": "all_reduce", "over": "dp", "by": null })"));
+  CHECK(listed.has(R"({ "set": "gather", "op": "all_reduce" })"));
+  CHECK(listed.has(R"({ "set": "sum", "op": "all_gather", "reduce": null })"));
+  CHECK(listed.has(R"({ "set": "norm", "over": null })"));
+}
+
+TEST_CASE("a factor counts over all ranks what it counts on its own") {
+  const std::string steps =
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1 / tokens" },
+           { "name": "counts", "op": "scale", "by": "tokens / tokens.mtp" } ] } ])";
+  std::string text =
+      scenario_text(R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8], "uses": ["main", "mtp"] } ])", steps);
+  const std::string batch = R"("tokens": "even")";
+  text.replace(text.find(batch), batch.size(), R"("tokens": { "main": [[[[2]], [[1]]]], "mtp": [[[[1]], [[1]]]] })");
+  const Listed listed(text);
+  CHECK(
+      listed.has(R"J({ "set": "counts", "by": "sum(tokens, dp, micro_batch) / sum(tokens.mtp, dp, micro_batch)" })J"));
+  CHECK(listed.has(R"J({ "set": "backward", "by": "sum(tokens, dp, micro_batch) / tokens" })J"));
+}
+
+TEST_CASE("two steps of which one takes what the other leaves out become one") {
+  const Scenario scenario = read_text(scenario_text(
+      R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] }, { "name": "norm", "shape": [4], "tags": ["norm"] } ])",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "rest", "op": "scale", "by": "1 / dp", "params": ["!tag:norm"] },
+           { "name": "norms", "op": "scale", "by": 1, "params": ["tag:norm"] },
+           { "name": "sum", "op": "all_reduce", "over": "dp" } ])"));
+  const std::vector<diagnosis::Candidate> together = diagnosis::edits_together(scenario.schedule->steps, {});
+  CHECK(contains(together, R"({ "set": "rest", "params": null }{ "drop": "norms" })"));
+  CHECK_FALSE(contains(together, R"({ "set": "norms", "params": null }{ "drop": "rest" })"));
+}

@@ -86,7 +86,7 @@ TEST_CASE("a reduction that is missing is put where the least is sent, for just 
   const diagnosis::FoundRepair& best = search.repairs.front();
   CHECK(one_line(to_json(best.edits.front().edit)) ==
         R"({ "insert": { "name": "tp_all_reduce", "op": "all_reduce", "params": ["tag:norm"], "over": "tp" }, )"
-        R"("after": "micro_batches" })");
+        R"("after": "dp_all_reduce" })");
   CHECK(best.everywhere());
   CHECK(best.sizes >= 5);
   CHECK_FALSE(best.touches_right);
@@ -144,17 +144,23 @@ TEST_CASE("a deadlock is repaired as well, and a schedule that is right is left 
   CHECK(none.tried == 0);
 }
 
-TEST_CASE("of repairs that do the same elsewhere one is shown") {
+TEST_CASE("of repairs that do the same elsewhere one is shown before the others") {
   const diagnosis::RepairSearch search = diagnosis::find_repairs(
       check_text(eight_layers(R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" })")));
   const std::vector<diagnosis::FoundRepair> distinct = diagnosis::distinct_repairs(search.repairs);
   CHECK(distinct.size() < search.repairs.size());
-  int all_reduces = 0;
+  int all_reduces = 0, alike = 0;
   for (const diagnosis::FoundRepair& repair : distinct) {
     const Edit& edit = repair.edits.front().edit;
-    if (edit.action == Edit::Action::insert && edit.values.op == Op::all_reduce) ++all_reduces;
+    if (edit.action == Edit::Action::insert && edit.values.op == Op::all_reduce)
+      ++(repair.is_alike ? alike : all_reduces);
   }
   CHECK(all_reduces == 1);
+  CHECK(alike > 0);
+  const auto is_alike = [](const diagnosis::FoundRepair& repair) { return repair.is_alike; };
+  const auto first = std::find_if(distinct.begin(), distinct.end(), is_alike);
+  CHECK(
+      std::all_of(first, distinct.end(), [&](const auto& one) { return one.is_alike || diagnosis::is_strange(one); }));
 }
 
 TEST_CASE("what is missing of a scale and its reduction is one edit") {
@@ -218,8 +224,8 @@ TEST_CASE("a norm that counts wrongly is changed and not dropped, unless another
   const CheckResult result = check_text(wrong);
   const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
   CHECK(lines_of(search).front() == R"({ "set": "grad_norm", "count": "rank.dp == 0" })");
-  const std::vector<Repair> best = diagnosis::best_repairs(result, search, 2);
-  REQUIRE(best.size() == 2);
+  const std::vector<Repair> best = diagnosis::best_repairs(result, search, 3);
+  REQUIRE(best.size() == 3);
   CHECK(one_line(best.front().edits.front()) == R"({ "set": "grad_norm", "count": "rank.dp == 0" })");
   CHECK(one_line(best.back().edits.front()) == R"({ "drop": "grad_norm" })");
   CHECK(best.back().reach <= best.front().reach);  // however much more is proved of it

@@ -100,7 +100,7 @@ TEST_CASE("nothing is searched where nothing goes wrong") {
   CHECK_FALSE(SearchSpace(right, {}).found());
   const CheckResult wrong = check_text(three_parameters(mean_of(R"(["a"])")));
   CHECK(SearchSpace(wrong, {}).found());
-  CHECK_FALSE(SearchSpace(wrong, diagnosis::FileSizes{{{"dp", 1}}, 0}).found());
+  CHECK_FALSE(SearchSpace(wrong, diagnosis::SmallLayout{diagnosis::FileSizes{{{"dp", 1}}, 0}, nullptr}).found());
 }
 
 TEST_CASE("an edit is better where less is wrong, and nothing that was right") {

@@ -50,7 +50,7 @@ TEST_CASE("the smallest sizes are those at which the same goes wrong") {
   const auto smallest = [](const std::string& layout, const std::string& by, const std::string& batch = even) {
     const CheckResult result = checked(layout, sum_and_scale(by), batch);
     REQUIRE(result.verdict == Verdict::mismatch);
-    return diagnosis::smallest_sizes(result).to_string();
+    return diagnosis::smallest_layout(result).sizes.to_string();
   };
   CHECK(smallest(R"({ "dp": 4 })", "1") == "dp 2");
   CHECK(smallest(R"({ "dp": 4, "cp": 4 })", "1") == "cp 2, dp 2");
