@@ -129,10 +129,10 @@ TEST_CASE("each micro-batch that is clipped has a factor of its own, and each op
   CHECK(two.result.match);
   CHECK(two.got(0) == "clip(g0 + g1)");
   // What the first step left is clipped again, by a norm that counts it too.
-  const ClippedRun left(sum + R"({ "name": "add", "op": "accumulate", "from": "kept", "to": "grad", "when": "step == 1" }, )" +
-                            norm + clip +
-                            R"(, { "name": "keep", "op": "copy", "from": "grad", "to": "kept", "when": "step == 0" })",
-                        R"("micro_batches": 1, "loss": "sum", "steps": 2)");
+  const ClippedRun left(
+      sum + R"({ "name": "add", "op": "accumulate", "from": "kept", "to": "grad", "when": "step == 1" }, )" + norm +
+          clip + R"(, { "name": "keep", "op": "copy", "from": "grad", "to": "kept", "when": "step == 0" })",
+      R"("micro_batches": 1, "loss": "sum", "steps": 2)");
   CHECK(left.result.step == 1);
   CHECK(left.got(0) == "clip0(clip.0(g0.0 + g1.0)) + clip0(g0 + g1)");
 }

@@ -95,8 +95,8 @@ TEST_CASE("a use that did not come in every micro-batch is told beside what all 
   weight.uses = {"main", "mtp"};
   const Schedule all = schedule_of(layout(1, 1, 1), {weight}, {4});
   const Buffer buffer(all, 0);
-  for (const char* text : {"g0.main + g0.0.mtp", "g0 - g0.2.mtp", "g0.0 + g0.1 + g0.3.mtp",
-                           "g0.mtp + (g0.0.main+g0.3.main)/2"}) {
+  for (const char* text :
+       {"g0.main + g0.0.mtp", "g0 - g0.2.mtp", "g0.0 + g0.1 + g0.3.mtp", "g0.mtp + (g0.0.main+g0.3.main)/2"}) {
     INFO(text);
     CHECK(buffer.again(text) == text);
   }
