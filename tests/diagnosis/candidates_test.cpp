@@ -470,7 +470,8 @@ TEST_CASE("what alone chooses the parameters of a step does not go over to anoth
            { "name": "b", "op": "scale", "by": 1, "params": ["!tag:t", "!w", "*"] } ])"));
   const std::vector<diagnosis::Candidate> both =
       diagnosis::edits_together(listed.scenario.schedule->steps, listed.candidates);
-  CHECK(both.size() == 2);
+  CHECK_FALSE(contains(both, R"({ "set": "some", "params": [] }{ "set": "others", "params": [] })"));
+  CHECK_FALSE(contains(both, R"({ "set": "some", "params": null }{ "set": "others", "params": null })"));
   CHECK(contains(both, R"({ "set": "a", "params": ["w", "v"] }{ "set": "b", "params": ["!w", "*"] })"));
   CHECK(contains(both, R"({ "set": "a", "params": ["tag:t", "v"] }{ "set": "b", "params": ["!tag:t", "*"] })"));
 }

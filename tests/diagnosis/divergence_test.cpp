@@ -164,7 +164,7 @@ TEST_CASE("the step that clips otherwise is told, and not one that has not clipp
   const Divergence never =
       point_of(steps(mean + "," + norm + R"(, { "name": "clip", "op": "clip", "only": { "dp": 0 } })"), 1);
   CHECK(never.step.empty());
-  CHECK(never.why == "not clipped; no step makes up for it");
+  CHECK(never.why == "not clipped, and no step makes up for it");
   const Divergence mixed =
       point_of(steps(norm + R"(, { "name": "clip", "op": "clip", "only": { "dp": 0 } }, )" + mean), 1);
   CHECK(mixed.step == "mean");

@@ -136,7 +136,7 @@ TEST_CASE("what is wrong with a step is said of what its edit does") {
   check_blame(of(twice, "backward", R"({ "drop": "backward[0]" })"), "backward",
               "runs in micro-batch [0] as well and should not; ");
   check_blame(of(twice, "twice", R"({ "set": "twice", "by": "1", "params": null })"), "twice",
-              "multiplies by 2 where 1 is right, acts on whole and should on all parameters; ");
+              "multiplies by 2 where 1 is right, acts on whole and should act on all parameters; ");
   check_blame(of(twice, "mean", R"({ "insert": { "name": "half", "op": "scale", "by": "1/2" }, "after": "mean" })"),
               "mean", "needs a scale after it: nothing multiplies the gradients by 1/2; ");
   check_blame(of(twice, "gone", R"({ "drop": "twice" })"), "gone", "is at fault; ");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/repair_order.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "lockstep/expression.h"
@@ -48,11 +49,14 @@ Edit set_to(const std::string& step, std::string_view key, const std::string& va
   return Edit::set(step, values);
 }
 
+/// Those that do what one before does stand behind.
 std::size_t kinds_of(const std::vector<std::vector<Edit>>& edits) {
   std::vector<FoundRepair> repairs;
   repairs.reserve(edits.size());
   for (const std::vector<Edit>& one : edits) repairs.push_back(repair_of(one));
-  return diagnosis::distinct_repairs(repairs).size();
+  const std::vector<FoundRepair> distinct = diagnosis::distinct_repairs(repairs);
+  return static_cast<std::size_t>(
+      std::count_if(distinct.begin(), distinct.end(), [](const FoundRepair& one) { return !one.is_alike; }));
 }
 
 }  // namespace
@@ -81,14 +85,16 @@ TEST_CASE("of two repairs the first thing in which one is worse counts, whatever
   CHECK_FALSE(ranks_before(best, best));
 }
 
-TEST_CASE("a repair is no better for what it saves, and of one that ends the backward nobody counts what is sent") {
-  FoundRepair plain = repair_of({Edit::drop("a")}), saves = plain, ends = plain;
+TEST_CASE("what a repair saves counts among equals, and of one that ends the backward nobody counts what is sent") {
+  FoundRepair plain = repair_of({Edit::drop("a")}), saves = plain, ends = plain, far = plain;
   saves.added_bytes = -8;
-  CHECK_FALSE(ranks_before(saves, plain));
-  CHECK_FALSE(ranks_before(plain, saves));
+  CHECK(ranks_before(saves, plain));
+  far.distance = saves.distance = 1;
+  CHECK(ranks_before(plain, saves));
   ends.added_bytes = 8;
+  CHECK(ranks_before(far, ends));
   ends.ends_backward = true;
-  CHECK_FALSE(ranks_before(plain, ends));
+  CHECK(ranks_before(ends, far));
   // The places of which more were tried are not more that are wrong.
   FoundRepair often = plain;
   often.sizes = often.right_sizes = 8;
@@ -105,6 +111,8 @@ TEST_CASE("what hands elements to others or takes a norm away is strange, unless
   CHECK(is_strange(repair));
   CHECK_FALSE(is_restored(repair));
   repair.edits.front().kind = Candidate::Kind::restore;
+  CHECK(is_strange(repair));  // what a file has added may be what it asks for
+  repair.edits.front().edit = set_to("a", "over", "dp");
   CHECK_FALSE(is_strange(repair));
   CHECK(is_restored(repair));
   repair.edits.push_back(candidate_of(Candidate::Kind::drop, Edit::drop("b")));
@@ -153,7 +161,9 @@ TEST_CASE("repairs that do the same to the same step are one kind, and so are st
   // The best stays, and those that do stay in their order.
   const std::vector<FoundRepair> kept = diagnosis::distinct_repairs(
       {repair_of({set_to("b", "by", "2")}), repair_of({Edit::drop("a")}), repair_of({set_to("b", "by", "3")})});
-  REQUIRE(kept.size() == 2);
+  REQUIRE(kept.size() == 3);
+  CHECK(kept[2].is_alike);
+  CHECK(kept[2].edits.front().edit.values.by->text() == "3");
   CHECK(kept[0].edits.front().edit.values.by->text() == "2");
   CHECK(kept[1].edits.front().edit.action == Edit::Action::drop);
 }

@@ -286,8 +286,8 @@ TEST_CASE("a repair says for which sizes it is proved right") {
   CHECK(mean.reach == Repair::Reach::some_sizes);
   const Repair twice = first(
       R"({ "dp": 2, "cp": 2 })", sum,
-      R"({ "name": "sum", "op": "all_reduce", "over": ["dp", "cp"] }, { "name": "half", "op": "scale", "by": "1 / dp" })");
-  CHECK(one_line(twice.edits.front()) == R"({ "drop": "half" })");
+      R"({ "name": "sum", "op": "all_reduce", "over": ["dp", "cp"] }, { "name": "double", "op": "scale", "by": 2 })");
+  CHECK(one_line(twice.edits.front()) == R"({ "drop": "double" })");
   CHECK(twice.reach == Repair::Reach::every_size);
   CHECK(twice.proof == "right for every size of cp, dp and micro_batches");
   CHECK(twice.right_sizes == twice.sizes);

@@ -36,10 +36,10 @@ const std::string sum_again = R"({ "name": "again", "op": "all_reduce", "over": 
 
 TEST_CASE("who adds a stale slice is named, with the step that left it and who owns it there") {
   CHECK(stale(R"({ "dp": 2 })", scatter_over("scatter", R"("dp")") + ", " + sum_again, 0) ==
-        "adds slices that scatter left stale: element 0 is owned by dp 0, and dp 1 adds a stale one, for there dp 0 "
+        "adds slices that scatter left stale: element 0 is owned by dp 0, and dp 1 adds a stale one: there dp 0 "
         "owns it");
   CHECK(stale(R"({ "dp": 2 })", scatter_over("scatter", R"("dp")") + ", " + sum_again, 1) ==
-        "adds slices that scatter left stale: element 4 is owned by dp 1, and dp 0 adds a stale one, for there dp 1 "
+        "adds slices that scatter left stale: element 4 is owned by dp 1, and dp 0 adds a stale one: there dp 1 "
         "owns it");
 }
 
@@ -58,7 +58,7 @@ TEST_CASE("a rank of which no step took anything owns all of it") {
               scatter_over("scatter", R"({ "dp": [1, 2] })") +
                   R"(, { "name": "again", "op": "all_reduce", "over": "dp", "reduce": "avg" })",
               0) ==
-        "adds slices that scatter left stale: element 0 is owned by dp 0, and dp 2 adds a stale one, for there dp 0 "
+        "adds slices that scatter left stale: element 0 is owned by dp 0, and dp 2 adds a stale one: there dp 0 "
         "owns it");
 }
 

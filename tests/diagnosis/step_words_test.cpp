@@ -54,7 +54,7 @@ TEST_CASE("what a step does is said with its parameters and its group") {
       deed(
           R"({ "name": "m", "op": "zero", "buffer": "main" }, { "name": "s", "op": "accumulate", "from": "main", "to": "grad" })") ==
       "adds main to grad");
-  CHECK(deed(R"({ "name": "s", "op": "own", "over": "dp" })") == "does this (own)");
+  CHECK(deed(R"({ "name": "s", "op": "own", "over": "dp" })") == "runs own");
   CHECK(deed(R"({ "name": "a", "op": "all_reduce", "over": "dp", "async": true }, { "op": "wait", "for": "a" })") ==
         "waits for a");
   const Scenario scenario = with_last_steps(R"({ "name": "s", "op": "zero" })");
@@ -93,18 +93,18 @@ TEST_CASE("what is wrong with a key is said of what it was and of what it should
   CHECK(wrong(sum, R"("reduce": "avg")", "reduce") == "sums over dp (2 ranks) what should be averaged");
   CHECK(wrong(sum + R"(, "reduce": "avg")", R"("reduce": "sum")", "reduce") ==
         "averages over dp (2 ranks) what should be summed");
-  CHECK(wrong(sum, R"("over": ["dp", "pp"])", "over") == "runs over dp (2 ranks) and should over dp, pp (6 ranks)");
+  CHECK(wrong(sum, R"("over": ["dp", "pp"])", "over") == "runs over dp (2 ranks) and should run over dp, pp (6 ranks)");
   CHECK(wrong(sum, R"("op": "reduce_scatter")", "op") == "is an all_reduce and should be a reduce_scatter");
-  CHECK(wrong(scale, R"("params": ["w"])", "params") == "acts on all parameters and should on w");
+  CHECK(wrong(scale, R"("params": ["w"])", "params") == "acts on all parameters and should act on w");
   CHECK(wrong(scale + R"(, "params": ["w"])", R"("params": null)", "params") ==
-        "acts on w and should on all parameters");
+        "acts on w and should act on all parameters");
   CHECK(wrong(scale + R"(, "when": "rank.dp == 0")", R"("when": null)", "when") ==
-        "runs only where rank.dp == 0, and should everywhere");
-  CHECK(wrong(scale, R"("when": "rank.dp == 0")", "when") == "runs everywhere and should only where rank.dp == 0");
+        "runs only where rank.dp == 0 and should run everywhere");
+  CHECK(wrong(scale, R"("when": "rank.dp == 0")", "when") == "runs everywhere and should run only where rank.dp == 0");
   CHECK(wrong(scale + R"(, "when": "rank.dp == 1")", R"("when": "rank.dp == 0")", "when") ==
-        "runs where rank.dp == 1 and should where rank.dp == 0");
+        "runs where rank.dp == 1 and should run where rank.dp == 0");
   CHECK(wrong(scale + R"(, "only": { "dp": [0] })", R"("only": null)", "only") ==
-        "runs only where dp 0, and should everywhere");
+        "runs only where dp 0 and should run everywhere");
   CHECK(wrong(scale, R"("buffer": "main")", "buffer") == R"(has the buffer grad as "buffer" and should have main)");
   CHECK(wrong(scale + R"(, "buffer": "main")", R"("buffer": null)", "buffer") ==
         R"(has the buffer main as "buffer" and should have grad)");

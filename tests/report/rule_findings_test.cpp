@@ -46,7 +46,7 @@ TEST_CASE("parameters that one step spoils by one rule are one finding, which na
   CHECK(findings.front().message == "The gradients of word and output are wrong on ranks 1, 2.");
   REQUIRE(findings.front().lines.size() >= 2);
   CHECK(findings.front().lines[0] == "word, rank 1, elements [40, 115): got g3 + (g0+g1)/2, expected (g0+g1+g2+g3)/2");
-  CHECK(findings.front().lines.back() == R"(right with { "move": "embedding_all_reduce", "after": "backward" })");
+  CHECK(findings.front().lines.back() == R"(right with { "move": "embedding_all_reduce", "after": "micro_batches" })");
 }
 
 TEST_CASE("a finding stands at the step, whatever comes before it in the file") {
