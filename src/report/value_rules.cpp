@@ -2,6 +2,7 @@
 #include "src/report/value_rules.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -23,25 +24,30 @@ void flatten(const std::vector<Step>& steps, std::vector<const Step*>& list) {
   }
 }
 
-/// Whether the repair takes a reduction from behind a reduce-scatter to a place in front of it: where it stands it runs
-/// over slices that are stale. What stale_slices() reads off a replay, for results that come without one.
-bool is_moved_out_of_slices(const CheckResult& result, const std::string& step) {
+/// Whether the repair takes a reduction from behind a reduce-scatter to a place in front of it, or lets the
+/// reduce-scatter cut as the reduction behind it does: where they stand it runs over slices that are stale. What
+/// stale_slices() reads off a replay, for results that come without one.
+bool reduces_stale_slices(const CheckResult& result, const std::string& step) {
   if (result.repairs.empty()) return false;
   std::vector<const Step*> steps;
   flatten(result.scenario->schedule->steps, steps);
   const auto place = [&](const std::string& name) {
     return std::find_if(steps.begin(), steps.end(), [&](const Step* each) { return each->name == name; });
   };
+  const auto narrows = [](const Step* each) {
+    return operation(each->op).ownership == Operation::Ownership::intersects_own_slice;
+  };
   const auto from = place(step);
   if (from == steps.end() || !operation((*from)->op).reduces()) return false;
   for (const Json& edit : result.repairs.front().edits) {
+    if (const Json* set = edit.find("set"); set != nullptr && set->text() == step && edit.find("geometry") != nullptr) {
+      const auto reduces = [](const Step* each) { return operation(each->op).reduces(); };
+      if (narrows(*from) && std::any_of(std::next(from), steps.end(), reduces)) return true;
+    }
     const Json* moved = edit.find("move");
     const Json* target = edit.find("before") != nullptr ? edit.find("before") : edit.find("after");
     if (moved == nullptr || target == nullptr || moved->text() != step) continue;
     const auto to = place(target->text());
-    const auto narrows = [](const Step* each) {
-      return operation(each->op).ownership == Operation::Ownership::intersects_own_slice;
-    };
     if (to < from && std::any_of(to, from, narrows)) return true;
   }
   return false;
@@ -53,7 +59,7 @@ Mistake rule_of_values(const CheckResult& result, const Section& section, const 
   if (section.divergence != nullptr && symbolic_of(result) != nullptr &&
       !diagnosis::stale_slices(result, *section.divergence).empty())
     return Mistake::stale_slices;
-  if (is_moved_out_of_slices(result, step)) return Mistake::stale_slices;
+  if (reduces_stale_slices(result, step)) return Mistake::stale_slices;
   std::vector<diagnosis::Difference> contents;
   std::set<std::pair<int, int>> seen;
   const std::vector<RankGroup>& groups = section.finding->groups;

@@ -266,7 +266,7 @@ def test_the_list_filters_and_leads_to_scenarios(page, browser):
     assert [row.split("\n")[-1] for row in browser.texts(".list td:nth-child(2)")] == [BUG]
     browser.click(".list tbody tr:not([hidden]) a")
     browser.wait("return document.querySelector('#list').hidden")
-    assert browser.text("article:not([hidden]) .now strong") == "after embedding_all_reduce"
+    assert browser.text("article:not([hidden]) .now strong") == "after dp_reduce_scatter"
     browser.click("#navigation a")
     browser.wait("return !document.querySelector('#list').hidden")
     assert browser.errors() == []
@@ -321,10 +321,10 @@ def test_a_picture_of_the_ranks_before_and_after():
     picture = lockstep("explain", BUG, "-f", "svg")
     words = [html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)</text>", picture)]
     tables = explained()
-    for title in ("after dp_reduce_scatter", "after embedding_all_reduce"):
+    for title in ("after backward", "after dp_reduce_scatter"):
         assert title in words
         for cell in sum(tables[title], []):
             assert cell in words
-    assert words.index("after dp_reduce_scatter") < words.index("after embedding_all_reduce")
+    assert words.index("after backward") < words.index("after dp_reduce_scatter")
     assert "one device has  (g0+g1+g2+g3)/2" in words
     assert lockstep("explain", BUG, "-f", "svg") == picture

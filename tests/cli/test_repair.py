@@ -117,7 +117,7 @@ def test_what_was_not_tried_is_not_said_to_be_no_repair(run, tmp_path):
 
 def test_of_a_file_for_any_size_both_searches_are_counted(run, files):
     """The first one looks with one micro-batch, where nothing that matches is right for any number of them."""
-    each = {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1 / tokens"}]}
+    each = {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward"}]}
     total = {"name": "sum", "op": "all_reduce", "over": "dp"}
     content = {
         "lockstep": 1,
