@@ -185,6 +185,10 @@ def test_all_of_it_without_a_mouse(page, browser):
     browser.press(RIGHT)
     assert "rank 1" in browser.text(inside + ".who")
     tab_to(browser, inside + ".play")
+    # From the step at fault to the end, and from there again from the beginning.
+    browser.press(SPACE)
+    browser.wait(f"return document.querySelector('{inside}.now strong').textContent === 'after embedding_all_reduce'")
+    browser.wait(f"return document.querySelector('{inside}.play').textContent.endsWith('Play')")
     browser.press(SPACE)
     browser.wait(f"return document.querySelector('{inside}.now strong').textContent === 'after zero'")
     browser.press(SPACE)
