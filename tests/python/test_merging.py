@@ -114,3 +114,14 @@ def test_what_all_ranks_have_in_common_must_be_the_same():
 
 def test_intervals():
     assert intervals([0, 1, 2, 5, 7, 8]) == [[0, 3], [5, 6], [7, 9]] and intervals([]) == []
+
+
+def test_what_was_changed_after_clipping_is_not_known():
+    own = events()
+    own[2]["changed"] = True
+    own.insert(3, {"event": "step", "step": 0, "micro_batches": 1, "tokens": [None]})
+    merged = Merged()
+    merged.add(0, own)
+    told = merged.written(1)[0]["events"]
+    assert [event["event"] for event in told] == ["collective", "result", "gap", "step", "end"]
+    assert told[2]["parameters"] == [0] and "changed" not in told[1]

@@ -112,6 +112,6 @@ def begin_with_the_optimizer(module):
 
     def get_megatron_optimizer(config, model_chunks, *arguments, **keys):
         optimizer = original(config, model_chunks, *arguments, **keys)
-        shims.found(list(model_chunks), optimizer)
+        shims.optimizer_made(list(model_chunks), optimizer)
         return optimizer
     module.get_megatron_optimizer = get_megatron_optimizer

@@ -64,7 +64,7 @@ class Mesh:
 
 def normal(rank, events, mesh):
     """The events without what tells nothing, groups by axes, ranks by where they stand from this one, and apart from them the pieces of its results, in their order."""
-    found, pieces = [], []
+    found, pieces, changed = [], [], []
     for event in events:
         kind = event["event"]
         if kind == "run":
@@ -78,6 +78,12 @@ def normal(rank, events, mesh):
             event["group"] = mesh.group(event["group"])
         if kind == "result":
             pieces.append(event.pop("piece"))
+            if event.pop("changed", False):
+                changed.append(event["parameter"])
+        if kind == "step" and changed:
+            found.append({"event": "gap", "step": event["step"], "parameters": sorted(set(changed)),
+                          "why": "gradients were changed between clipping and the optimizer's step, and what it steps with is not known"})
+            changed = []
         found.append(event)
     return found, pieces
 

@@ -70,7 +70,7 @@ class Session:
                     for tensor in outputs:
                         memory.put(tensor, memory.unknown(tensor, unknown))
                 elif inputs and sum(tensor.numel() for tensor in inputs) <= FEW and op in ("all_reduce", "all_gather", "reduce_scatter"):
-                    self.few(call, event["group"], inputs, outputs, play, reduce)
+                    self.play_counts(call, event["group"], inputs, outputs, play, reduce)
                 else:
                     play()
             event["call"] = self.sites.innermost()
@@ -88,7 +88,7 @@ class Session:
             if tensor.shape == value.shape:
                 tensor.copy_(value)
 
-    def few(self, call, members, inputs, outputs, play, reduce):
+    def play_counts(self, call, members, inputs, outputs, play, reduce):
         """A few numbers, which may be counts that gradients are divided by. Whole ones are told to the parent, who says what the others have where
         that is something else; of others it is only known that they are not known."""
         memory = self.following.memory

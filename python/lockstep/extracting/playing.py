@@ -83,7 +83,7 @@ class Store(dist.Store):
         pass
 
 
-class Stand:
+class Distributed:
     """torch.distributed as the script finds it: whatever backend it asks for, it gets the played one."""
 
     def __init__(self, rank, world, store):
@@ -114,7 +114,7 @@ class Stand:
         return new_group
 
 
-class Watch:
+class CaptureStart:
     """Begins the capture when the script first calls a model whose parameters an optimizer has."""
 
     def __init__(self, session, settings):
@@ -132,7 +132,7 @@ class Watch:
 
         self.undo = [Replaced(torch.optim.Optimizer, "__init__", around_optimizer)]
         register_module_forward_pre_hook(self.before_forward)
-        shims.watched_by(self.made)
+        shims.on_optimizer(self.made)
         lockstep._extraction = self.captured
         following = self.session.following
         register_optimizer_step_pre_hook(lambda *_: setattr(following, "stepping", True))
@@ -190,9 +190,9 @@ def play(settings, rank, draw=0):
     session.record = early.append
     peers.register(session)
     store = Store(settings.get("stored", {}))
-    Stand(rank, settings["world"], store).install()
-    watch = Watch(session, settings)
-    watch.install()
+    Distributed(rank, settings["world"], store).install()
+    start = CaptureStart(session, settings)
+    start.install()
     error = None
     sys.argv = [settings["script"]] + list(settings["arguments"])
     cuda.install()
@@ -214,7 +214,7 @@ def play(settings, rank, draw=0):
                 error = died(end)
         except BaseException as failure:
             error = died(failure)
-    run = watch.run
+    run = start.run
     if error is not None and error["kind"] == "waits":
         return {"rank": rank, "error": error, "stored": store.own}
     if run is None:

@@ -109,7 +109,7 @@ class Player:
                 raise Failed(self.failure(again[0]["rank"], again[0]["error"]))
             ranks = sorted({found["rank"] for found in again})
 
-    def tell(self):
+    def ranks_with_other_counts(self):
         """Ranks that have put whole numbers into a call of which they do not know yet that others have put in others. What these are is told from
         now on."""
         again = set()
@@ -126,7 +126,7 @@ class Player:
                 again.update(members)
         return sorted(again)
 
-    def deaf(self):
+    def ranks_without_input(self):
         """Ranks that put nothing into a call into which others put gradients: what they get of it is none, as far as they know."""
         return sorted(rank for rank, calls in self.silent.items() if calls & self.carrying)
 
@@ -234,7 +234,7 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
             for _ in take([rank for rank in range(world) if rank not in known]):
                 pass
         for _ in range(ROUNDS):
-            again = sorted({*player.tell(), *player.deaf()})
+            again = sorted({*player.ranks_with_other_counts(), *player.ranks_without_input()})
             if not again:
                 break
             for _ in take(again):

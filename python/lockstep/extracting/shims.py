@@ -47,18 +47,18 @@ class Finder(importlib.abc.MetaPathFinder):
         return found
 
 
-_watch = None
+_on_optimizer = None
 
 
-def watched_by(found):
+def on_optimizer(found):
     """`found(model, optimizer)` is called when a framework has made what is to be captured."""
-    global _watch
-    _watch = found
+    global _on_optimizer
+    _on_optimizer = found
 
 
-def found(model, optimizer):
-    if _watch is not None:
-        _watch(model, optimizer)
+def optimizer_made(model, optimizer):
+    if _on_optimizer is not None:
+        _on_optimizer(model, optimizer)
 
 
 def install():
