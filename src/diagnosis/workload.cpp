@@ -11,6 +11,7 @@
 
 #include "lockstep/operation.h"
 #include "lockstep/timeline.h"
+#include "src/base/at.h"
 #include "src/base/bytes_text.h"
 #include "src/schedule/selector_list.h"
 
@@ -44,6 +45,7 @@ struct Growth {
   double forms = 1;          ///< different ones among the ranks
   double terms = 0;          ///< of one
   double contributions = 0;  ///< that a rank has added so far
+  double clips = 0;          ///< steps that multiply by the factor of a norm
   double segments = 1;       ///< stretches of the buffer that differ
   double bits = 1;           ///< of a coefficient
 };
@@ -140,6 +142,7 @@ class Estimate {
   void grow(std::size_t id, int buffer, const std::vector<const Leaf*>& leaves) {
     Growth growth;
     growth.forms = ranks_of_[id];
+    elements_ = static_cast<double>(schedule_.model.locals()[id]->buffers[at(buffer)].numel);
     const double each = static_cast<double>(
         contributions_.of(first_rank_[id], buffer, 0, 0, {}).size());  // with dispatch: from many ranks
     for (int step = 0; step < schedule_.batch.steps(); ++step) {
@@ -173,14 +176,19 @@ class Estimate {
       growth.terms += each;
       growth.forms = ranks_of_[id];
     }
-    if (row.keeps == Operation::Keeps::everything && row.adds == Operation::Adds::buffer) growth.terms *= 2;
+    if (row.clips()) growth.clips += 1;
+    // No sum has more terms than there are contributions of all ranks, each with every factor of a norm.
+    const double most = growth.contributions * result_.ranks * (1 + growth.clips);
+    if (row.keeps == Operation::Keeps::everything && row.adds == Operation::Adds::buffer)
+      growth.terms = std::min(growth.terms * 2, std::max(growth.terms, most));
     if (const auto [found, is_new] = bits_.emplace(&step, 0.0); is_new) found->second = bits_of(step, group);
     if (row.reduces()) {
-      growth.terms = std::min(growth.terms * group, growth.contributions * result_.ranks);
+      growth.terms = std::min(growth.terms * group, most);
       growth.forms = std::max(1.0, growth.forms / group);
       growth.segments = std::min(growth.segments * group, growth.segments > 1 ? most_terms : 1.0);
     }
     if (row.writes == Operation::Writes::own_slice && group > 1) growth.segments += 2;
+    growth.segments = std::min(growth.segments, std::max(elements_, 1.0));
     growth.bits += adds_gradient ? 0 : bits_[&step];
     result_.terms += growth.forms * growth.terms * growth.segments * (1 + growth.bits / 64);
   }
@@ -191,6 +199,7 @@ class Estimate {
   std::vector<double> ranks_of_;  // by local model
   std::vector<int> first_rank_;
   std::map<const Step*, double> group_size_, bits_;
+  double elements_ = 0;  // of the buffer that is looked at
   double meetings_ = 0;  // calls of steps by ranks, however many buffers each acts on
   Workload result_;
 };

@@ -6,6 +6,7 @@ The script is not edited. A capture of it begins when the model is first called,
 
 import contextlib
 import os
+import re
 import runpy
 import sys
 import traceback
@@ -206,7 +207,7 @@ def play(settings, rank, draw=0):
         except Stopped:
             pass
         except Missing as missing:
-            error = {"kind": "waits", "said": "it waits for %s in the store, which no rank has set" % missing, "frames": []}
+            error = {"kind": "waits", "said": 'it waits for "%s" in the store, which no rank has set' % re.sub(r"^(default_pg|\d+)/+", "", str(missing)), "frames": []}
         except CaptureError as failure:
             error = {"kind": "not known", "said": str(failure), "frames": []}
         except SystemExit as end:
