@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "lockstep/live.h"
 #include "src/base/budget.h"
@@ -24,6 +26,8 @@ struct CheckArguments : CommonOptions {
 
 /// What an extraction holds; null where the file is something else.
 std::shared_ptr<const Source> extraction_at(const std::string& file) {
+  std::error_code status;
+  if (!std::filesystem::is_regular_file(file, status)) return nullptr;  // a pipe is read once, as a scenario
   std::string error;
   std::optional<Source> read = scenario::read_scenario_text(file, error);
   if (!read || !is_extraction(read->text)) return nullptr;

@@ -87,9 +87,10 @@ int ExtractionTables::region(int parameter, const DeclaredParameter& declared, c
   return found->second;
 }
 
-int ExtractionTables::members(std::vector<int> ranks) {
+int ExtractionTables::members(std::vector<int> ranks, std::int64_t communicator) {
   std::vector<std::vector<int>>& all = extraction_.programs.members;
-  const auto [found, is_new] = member_numbers_.try_emplace(ranks, static_cast<int>(all.size()));
+  const auto [found, is_new] =
+      member_numbers_.try_emplace(std::pair(communicator, ranks), static_cast<int>(all.size()));
   if (is_new) all.push_back(std::move(ranks));
   return found->second;
 }
@@ -99,6 +100,7 @@ std::optional<int> ExtractionTables::group(const Event& event, const std::vector
   if (group == nullptr) return std::nullopt;
   const CapturedRun& run = extraction_.run;
   const Header& header = run.header;
+  const std::int64_t communicator = event.find("communicator") == nullptr ? 0 : event.whole("communicator", 0, 1 << 20);
   std::vector<symbolic::ProgramGroup>& groups = extraction_.programs.groups;
   if (group->is_object()) {
     const Event inner = event.inner(*group);
@@ -112,7 +114,8 @@ std::optional<int> ExtractionTables::group(const Event& event, const std::vector
       }
       axes |= std::uint32_t{1} << (found - header.axes.begin());
     }
-    const auto [found, is_new] = groups_by_axes_.try_emplace(axes, static_cast<int>(groups.size()));
+    const auto [found, is_new] =
+        groups_by_axes_.try_emplace(std::pair(communicator, axes), static_cast<int>(groups.size()));
     if (!is_new) return found->second;
     Budget::spend(4 * static_cast<std::int64_t>(header.world));
     std::map<int, std::vector<int>> by_others;
@@ -120,7 +123,7 @@ std::optional<int> ExtractionTables::group(const Event& event, const std::vector
     symbolic::ProgramGroup made;
     made.of_rank.resize(static_cast<std::size_t>(header.world));
     for (const auto& [others, own] : by_others) {
-      const int number = members(own);
+      const int number = members(own, communicator);
       for (const int rank : own) made.of_rank[at(rank)] = number;
     }
     groups.push_back(std::move(made));
@@ -140,7 +143,7 @@ std::optional<int> ExtractionTables::group(const Event& event, const std::vector
                                       ranks.size() == 1 ? "is" : "are"));
     return std::nullopt;
   }
-  const int number = members(std::move(own));
+  const int number = members(std::move(own), communicator);
   const auto [found, is_new] = groups_of_members_.try_emplace(number, static_cast<int>(groups.size()));
   if (is_new) groups.push_back({number, {}});
   return found->second;

@@ -35,14 +35,14 @@ class ExtractionTables {
                               const std::vector<int>& ranks) const;
 
  private:
-  int members(std::vector<int> ranks);
+  int members(std::vector<int> ranks, std::int64_t communicator);
   std::vector<int> peers_at(const std::vector<int>& away) const;
 
   Extraction& extraction_;
   std::map<std::string, int, std::less<>> by_name_;
   std::map<std::pair<int, std::vector<std::pair<std::int64_t, std::int64_t>>>, int> region_numbers_;
-  std::map<std::vector<int>, int> member_numbers_;
-  std::map<std::uint32_t, int> groups_by_axes_;
+  std::map<std::pair<std::int64_t, std::vector<int>>, int> member_numbers_;  // by communicator of these ranks
+  std::map<std::pair<std::int64_t, std::uint32_t>, int> groups_by_axes_;
   std::map<int, int> groups_of_members_;
   std::map<std::vector<int>, std::shared_ptr<std::vector<int>>> peers_;  // by how far along each axis
 };

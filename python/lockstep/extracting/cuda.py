@@ -118,7 +118,7 @@ def install():
         return
     # Not by a mode for functions of torch: backward passes run without it.
     for name in MAKERS:
-        Replaced(torch, name, on_cpu)
+        del Replaced(torch, name, on_cpu).replacement.__wrapped__  # a builtin, of which inspect knows no source
     for name in OF_TENSORS:
         Replaced(torch.Tensor, name, to_cpu if name == "to" else on_cpu)
     for name in ("cuda", "pin_memory"):

@@ -77,6 +77,8 @@ def normal(rank, events, mesh):
                 event["peer"] = mesh.away(rank, event["peer"])
             event["group"] = mesh.group(event["group"])
         if kind == "result":
+            if event.pop("row", 0) is None:
+                event["content"] = None  # no gradient
             pieces.append(event.pop("piece"))
             if event.pop("changed", False):
                 changed.append(event["parameter"])

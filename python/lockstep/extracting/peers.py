@@ -6,17 +6,21 @@ is found out. Anything else, as parameters, activations, sizes and objects, come
 """
 
 import hashlib
+import sys
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future
 from torch.futures import Future
 
+from lockstep.errors import CaptureError
 from lockstep.extracting.contents import KNOWN, fraction_of
 from lockstep.extracting.rules import scalar
 
 NAME = "lockstep"
+C10D = "torch/distributed/distributed_c10d.py"
 FEW = 16  # elements
+MOST_TOLD = 4096
 WHOLE = {"sum": lambda values: values.sum(0), "max": lambda values: values.amax(0), "min": lambda values: values.amin(0)}
 MOST_TAPED = 1 << 16  # elements of a tensor
 _session = None  # the Session of this process
@@ -38,6 +42,7 @@ class Session:
         self.tape = {}  # what ranks that were played before have sent to all: by the group's members and the number of the broadcast in it
         self.sent, self.broadcasts = {}, {}  # the same of this rank, and how many a group has had
         self.carrying = set()  # calls into which others put gradients, as ranks that were played before have found
+        self.members_of = {}  # by the reason for which it is not known: ranks whose numbers are in it
         self.rank, self.told, self.numbers = 0, {}, {}  # whole numbers that all ranks have put into calls; those of this rank
         self.carries, self.silent, self.calls = set(), set(), {}  # calls of this rank, with gradients in them and without
 
@@ -46,6 +51,12 @@ class Session:
         as if all ranks had put in the same."""
         inputs, outputs = [tensor.detach() for tensor in inputs], [tensor.detach() for tensor in outputs]
         following, memory = self.following, self.following.memory
+        for tensor in inputs + outputs:
+            if tensor.numel() and not is_dense(tensor):
+                raise ValueError("Tensors must be contiguous: NCCL refuses a tensor of the strides %s in %s, and gloo reduces other memory than its own"
+                                 % (tuple(tensor.stride()), op))
+        # In the order of memory, as backends send them.
+        inputs, outputs = [in_memory_order(tensor) for tensor in inputs], [in_memory_order(tensor) for tensor in outputs]
         with following.pause(), torch.no_grad():
             contents = [memory.of(tensor) if tensor.is_floating_point() else None for tensor in inputs]
             call = self.call(group, op, more.get("peer"))
@@ -54,7 +65,9 @@ class Session:
             if any(tensor.is_floating_point() for tensor in inputs + outputs):
                 (self.carries if carries else self.silent).add(call)
             event = {"op": op, "group": group.members(), "elements": sum(tensor.numel() for tensor in (inputs or outputs)),
-                     "dtype": str((inputs or outputs)[0].dtype).replace("torch.", "") if inputs or outputs else None, "reduce": reduce, **more}
+                     "dtype": str((inputs or outputs)[0].dtype).replace("torch.", "") if inputs or outputs else None, "reduce": reduce, "async": is_async(), **more}
+            if group.twin() and op not in ("send", "recv"):
+                event["communicator"] = group.twin()
             if carries:
                 event["input"] = self.written(inputs, contents)
             if carries:
@@ -69,7 +82,7 @@ class Session:
                     play()
                     for tensor in outputs:
                         memory.put(tensor, memory.unknown(tensor, unknown))
-                elif inputs and sum(tensor.numel() for tensor in inputs) <= FEW and op in ("all_reduce", "all_gather", "reduce_scatter"):
+                elif inputs and self.may_count(op, inputs):
                     self.play_counts(call, event["group"], inputs, outputs, play, reduce)
                 else:
                     play()
@@ -88,13 +101,22 @@ class Session:
             if tensor.shape == value.shape:
                 tensor.copy_(value)
 
+    @staticmethod
+    def may_count(op, inputs):
+        """Whether what comes out may be counts, or other numbers of all ranks, that gradients are divided by. What is gathered of many is parameters."""
+        elements = sum(tensor.numel() for tensor in inputs)
+        if op == "all_gather":
+            return elements <= (FEW if any(tensor.is_floating_point() for tensor in inputs) else MOST_TOLD)
+        return op in ("all_reduce", "reduce_scatter")
+
     def play_counts(self, call, members, inputs, outputs, play, reduce):
-        """A few numbers, which may be counts that gradients are divided by. Whole ones are told to the parent, who says what the others have where
+        """Numbers which may be counts that gradients are divided by. Whole ones are told to the parent, who says what the others have where
         that is something else; of others it is only known that they are not known."""
         memory = self.following.memory
-        if any(tensor.is_floating_point() for tensor in inputs):
+        if any(tensor.is_floating_point() for tensor in inputs) or sum(tensor.numel() for tensor in inputs) > MOST_TOLD:
             play()
             reason = "what other ranks have put in at %s" % (self.sites.innermost() or "an unknown place")
+            self.members_of.setdefault(reason, set()).update(members)
             for tensor in outputs:
                 memory.put(tensor, memory.unknown(tensor, reason))
             return
@@ -122,11 +144,12 @@ class Session:
         """The same for all ranks that meet in it: the members and how many calls they had before; of a send and its receive, the two and how many
         such there were."""
         members = group.members()
+        twin = group.twin()
         if op in ("send", "recv"):
             own = members[group.own]
             key = "%d>%d" % ((own, peer) if op == "send" else (peer, own))
         else:
-            key = ",".join(map(str, members))
+            key = "%s/%d" % (",".join(map(str, members)), twin)
         self.calls[key] = self.calls.get(key, -1) + 1
         return "%s#%d" % (hashlib.sha1(key.encode()).hexdigest()[:16], self.calls[key])
 
@@ -157,7 +180,8 @@ class Session:
     def leave(self, outputs):
         """New sources, of noise, in the outputs."""
         memory, result, elements = self.following.memory, None, 0
-        values = [torch.randn(tensor.shape, generator=self.noise, dtype=torch.float64).to(tensor.dtype) for tensor in outputs]
+        values = [torch.randn(tensor.shape, generator=self.noise, dtype=torch.float64).mul_(2.0 ** (-10 * self.draw)).to(tensor.dtype)
+                  for tensor in outputs]
         for tensor, value in zip(outputs, values):
             tensor.copy_(value)
             elements += tensor.numel()
@@ -172,6 +196,37 @@ class Session:
         return {"source": number, "elements": elements}
 
 
+def is_dense(tensor):
+    """Whether its elements fill a stretch of memory, in whatever order of dimensions."""
+    expected = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def in_memory_order(tensor):
+    return tensor if tensor.is_contiguous() else tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
+
+
+def is_async():
+    """Whether the script goes on before the collective that it has just called has ended: what torch's function for it was given. What no function
+    of torch was called for, as DDP's reducer calls it, goes on."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.endswith(C10D):
+            if code.co_name in ("isend", "irecv", "batch_isend_irecv"):
+                return True
+            if code.co_name in ("send", "recv", "barrier"):
+                return False
+            if "async_op" in frame.f_locals:
+                return bool(frame.f_locals["async_op"])
+        frame = frame.f_back
+    return True
+
+
 def reduce_of(opts):
     """The name of the reduction that a collective's opts ask for."""
     operation = opts.reduceOp
@@ -183,7 +238,7 @@ class PlayedGroup(dist.ProcessGroup):
 
     def __init__(self, rank, size):
         super().__init__(rank, size)
-        self.own, self.count = rank, size
+        self.own, self.count, self.before = rank, size, None
 
     def size(self):
         return self.count
@@ -205,6 +260,15 @@ class PlayedGroup(dist.ProcessGroup):
     def members(self):
         known = dist.distributed_c10d._world.pg_group_ranks.get(self)
         return [rank for rank, _ in sorted(known.items(), key=lambda item: item[1])] if known else list(range(self.count))
+
+    def twin(self):
+        """How many groups of the same ranks were made before this one: each is a communicator of its own."""
+        if self.before is None:
+            own = self.members()
+            groups = list(dist.distributed_c10d._world.pg_group_ranks)
+            same = [one for one in groups if isinstance(one, PlayedGroup) and one.members() == own]
+            self.before = same.index(self) if self in same else 0
+        return self.before
 
     # Reductions.
 
@@ -352,15 +416,22 @@ class PlayedGroup(dist.ProcessGroup):
         return _session.issue(self, "all_to_all", list(inputs), list(outputs), play, input_splits=[tensor.numel() for tensor in inputs],
                               output_splits=[tensor.numel() for tensor in outputs])
 
+    def without_tag(self, tag):
+        if tag:
+            raise CaptureError("a send or a receive has the tag %d, by which gloo and MPI find what belongs together, and NCCL does not: an extraction knows"
+                               " none" % tag)
+
     def send(self, tensors, destination, tag=0):
+        self.without_tag(tag)
         return _session.issue(self, "send", list(tensors), [], lambda: None, peer=self.members()[destination])
 
     def recv(self, tensors, source, tag=0):
+        self.without_tag(tag)
         # What comes holds gradients if what is sent does: the ranks' programs say that when they are put together.
         return _session.issue(self, "recv", [], list(tensors), lambda: None, peer=self.members()[source])
 
     def recv_anysource(self, tensors, tag=0):
-        return self.recv(tensors, self.own, tag)
+        raise CaptureError("it receives from any rank, and from which first, no program says")
 
     def barrier(self, opts=None):
         return _session.issue(self, "barrier", [], [], lambda: None)

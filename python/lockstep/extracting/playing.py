@@ -5,6 +5,7 @@ The script is not edited. A capture of it begins when the model is first called,
 """
 
 import contextlib
+import gc
 import os
 import re
 import runpy
@@ -24,6 +25,7 @@ from lockstep.errors import CaptureError
 from lockstep.extracting import cuda, peers, shims
 from lockstep.extracting.following import Following
 from lockstep.extracting.program import ProgramRun, Stopped
+from lockstep.loss_scaler import kinds
 from lockstep.optimizers import Replaced
 
 
@@ -131,12 +133,21 @@ class CaptureStart:
                 watch.optimizers.append(weakref.ref(optimizer))
             return init
 
+        def around_scale(original):
+            def scale(scaler, *arguments, **keys):
+                result = original(scaler, *arguments, **keys)  # in scale(model(inputs)) the capture has begun meanwhile
+                if watch.run is not None and scaler.is_enabled():
+                    watch.run.scaler.scaler, watch.run.scaler.scale = scaler, float(scaler.get_scale())
+                return result
+            return scale
+
         self.undo = [Replaced(torch.optim.Optimizer, "__init__", around_optimizer)]
+        self.undo += [Replaced(kind, "scale", around_scale) for kind in kinds() if "scale" in vars(kind)]
         register_module_forward_pre_hook(self.before_forward)
         shims.on_optimizer(self.made)
         lockstep._extraction = self.captured
         following = self.session.following
-        register_optimizer_step_pre_hook(lambda *_: setattr(following, "stepping", True))
+        register_optimizer_step_pre_hook(self.before_step)
         register_optimizer_step_post_hook(lambda *_: setattr(following, "stepping", False))
 
     def before_forward(self, module, arguments):
@@ -153,6 +164,17 @@ class CaptureStart:
         if not mine:
             return
         self.attach(module, mine if len(mine) > 1 else mine[0])
+
+    def before_step(self, optimizer, arguments, keys):
+        """Where a model is first called within the optimizer's step, by its closure, it is looked for now."""
+        if self.run is not None:
+            return
+        own = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+        modules = [one for one in gc.get_objects() if isinstance(one, torch.nn.Module) and any(id(tensor) in own for tensor in one.parameters())]
+        inner = {id(child) for one in modules for child in one.modules() if child is not one}
+        roots = [one for one in modules if id(one) not in inner]
+        if len(roots) == 1:
+            self.attach(roots[0], optimizer)
 
     def made(self, model, optimizer):
         """By a framework that says so."""

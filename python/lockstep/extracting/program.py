@@ -2,12 +2,14 @@
 """The capture that writes a rank's program: as any capture (lockstep/capturing.py), but of what a gradient is made of, in the place of its sketch."""
 
 import contextlib
+from fractions import Fraction
 
 import torch
 
 from lockstep.adapters.plain import Plain
 from lockstep.capturing import Run
 from lockstep.errors import CaptureError
+from lockstep.extracting.contents import KNOWN
 from lockstep.parameters import held_by, is_dtensor, local_of
 from lockstep.pieces import range_of
 
@@ -86,9 +88,13 @@ class ProgramRun(Run):
         """Noise in the place of what backward yields, so that each element of it is told from each other one."""
         if not self.active() or gradient is None:
             return None
+        if gradient.layout != torch.strided:
+            raise CaptureError("parameter %s has a sparse gradient, which an extraction does not follow" % parameter.name)
         with torch.no_grad(), self.following.pause():
             local = local_of(gradient)
-            fresh = torch.randn(local.shape, generator=self.noise, dtype=torch.float64).to(local.dtype)
+            self.look_for_reductions(parameter, local)
+            # Of another size in the other draw: a branch on the size of a gradient goes another way.
+            fresh = torch.randn(local.shape, generator=self.noise, dtype=torch.float64).mul_(2.0 ** (-10 * self.session.draw)).to(local.dtype)
             if is_dtensor(gradient):
                 from torch.distributed.tensor import DTensor
 
@@ -106,6 +112,32 @@ class ProgramRun(Run):
             self.contributed(values, pieces)
         else:
             self.resulted(values, pieces)
+
+    def look_for_reductions(self, parameter, gradient):
+        """What other data-parallel ranks have put into a collective within the backward pass is in what it yields: then that is not this rank's own."""
+        memory = self.following.memory
+        content = memory.of(gradient)
+        if content is None:
+            return
+        for mark in torch.unique(content.marks[content.marks > KNOWN]).tolist():
+            reason = memory.reasons[mark]
+            if self.is_over_data(self.session.members_of.get(reason, ())):
+                self.gaps.say("within the backward pass its gradient gets %s, so that what this rank itself contributes is not known" % reason,
+                              [parameter.number])
+                return
+
+    def is_over_data(self, ranks):
+        """Whether these ranks see different tokens."""
+        axes, sizes = self.mesh["axes"], self.mesh["sizes"]
+        seen = set()
+        for rank in ranks:
+            place, coordinates = self.mesh["ranks"].index(rank), []
+            for axis, size in zip(reversed(axes), reversed(sizes)):
+                if axis in self.data_axes:
+                    coordinates.append(place % size)
+                place //= size
+            seen.add(tuple(coordinates))
+        return len(seen) > 1
 
     def contribution(self, parameter, gradient):
         """Regions of the parameter, and their elements: one, where the adapter takes gradients as torch yields them."""
@@ -127,8 +159,10 @@ class ProgramRun(Run):
 
     def contributed(self, values, regions):
         memory = self.following.memory
+        scale = Fraction(values.pop("loss_scale", None) or 1)  # what backward yields is so many times the gradient
         for region, elements in regions:
-            source, content = memory.source(elements)
+            source, content = memory.source(elements / float(scale))
+            content = memory.scaled(content, scale) if scale != 1 else content
             memory.put(elements, content.map(lambda plane, elements=elements: plane.reshape(elements.shape)))
             self.of_source[source] = {values["parameter"]}
             self.pending.append(("contribution", dict(values, **region, source=source, elements=elements.numel()), None, None, None))
@@ -137,30 +171,38 @@ class ProgramRun(Run):
         return contextlib.nullcontext()  # what the adapter makes of gradients, as a flat one of several, is followed as well
 
     def resulted(self, values, pieces):
+        scale = Fraction(values.pop("loss_scale", None) or 1)
         for number, flat, places in pieces:
             content = self.following.memory.of(flat)
             if content is not None:
                 segments = self.session.checked(flat, content)
             else:  # zeros, or what was not followed
                 segments = [[0, flat.numel(), []]] if bool((flat == 0).all()) else []
+            if scale != 1:
+                segments = [[first, count, terms if isinstance(terms, str) else [[str(Fraction(factor) / scale), *rest] for factor, *rest in terms]]
+                            for first, count, terms in segments]
             self.pending.append(("result", dict(values, piece=number, content=segments), None, None, None))
 
     def issued(self, event):
         """A collective, as the session tells it."""
         if not self.active():
             return
-        if self.steps >= self.most:  # what optimizers have made of gradients, and passes that were begun
-            if event["op"] in ("send", "recv"):
-                return
-            event = {key: value for key, value in event.items() if key not in ("input", "output")}
         sources = {term[1] for _, _, terms in event.get("input", ()) if not isinstance(terms, str) for term in terms}
         numbers = sorted(set().union(*(self.of_source.get(source, ()) for source in sources)))
         if event.get("output"):
             self.of_source[event["output"]["source"]] = set(numbers)
+        if self.steps >= self.most:  # what optimizers have made of gradients, and passes that were begun
+            if event["op"] in ("send", "recv"):
+                return
+            event = {key: value for key, value in event.items() if key not in ("input", "output")}
         self.collective(dict(event, parameters=numbers))
 
     def carries(self, tensor, parameter):
         pass
+
+    def before_step(self, optimizer):
+        super().before_step(optimizer)
+        self.following.stepping = True
 
     def begin_backward(self, within=False):
         """What follows an optimizer's step, as a gathering of the new parameters, belongs to it: the script is stopped at the next backward pass."""

@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 
 from lockstep.extracting.merging import Different, Merged
 
@@ -74,6 +75,8 @@ class Player:
                 json.dump(found, file)
             os.replace(self.path(rank, "part", draw), self.path(rank, "json", draw))
             status = 0
+        except BaseException:  # ours, or one that ends a process
+            traceback.print_exc()
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()
@@ -205,7 +208,11 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
                 report("played %d of %d ranks, %.0f s" % (number // len(DRAWS), len(ranks), time.time() - begin))
                 yield found
 
-        import torch  # before the first fork, once for all
+        os.environ.setdefault("PYTORCH_JIT", "0")  # what torch would compile of a script is executed as it is written
+        try:
+            import torch  # before the first fork, once for all
+        except ImportError:
+            raise Failed("the Python %s has no torch: --python or LOCKSTEP_PYTHON names the one that runs the script" % sys.executable) from None
 
         from lockstep.extracting import megatron, shims
 

@@ -16,10 +16,9 @@ MOVES = {
     "as_strided_copy", "masked_select", "narrow_copy", "alias_copy", "detach_copy", "unsqueeze_copy", "squeeze_copy", "tril", "triu", "lift_fresh_copy",
 }
 OF_ATEN = {"fsdp::chunk_cat": "_chunk_cat"}  # operations of others that are torch's own by another name
-# Their results are no gradients, whatever they read, and what depends on them by branches shows in the other draw.
-FORGETS = {"_local_scalar_dense", "isfinite", "isnan", "isinf", "eq", "ne", "lt", "le", "gt", "ge", "any", "all", "equal", "is_nonzero", "item",
-           "empty_like", "zeros_like", "ones_like", "rand_like", "randn_like", "full_like", "new_empty", "new_zeros", "new_ones", "new_full",
-           "new_empty_strided", "_foreach_norm", "sign", "argmax", "argmin", "size", "numel", "record_stream", "is_same_size", "nonzero", "count_nonzero"}
+# They read no values.
+FORGETS = {"empty_like", "zeros_like", "ones_like", "rand_like", "randn_like", "full_like", "new_empty", "new_zeros", "new_ones", "new_full",
+           "new_empty_strided", "size", "numel", "record_stream", "is_same_size"}
 SCALARS = (int, float)
 
 
@@ -131,12 +130,11 @@ class Rules:
         """A view shows the memory that it lies in; anything else that it wrote is not known. The norm of a gradient is no gradient."""
         reason = self.known_reason(own) or self.reason(function._schema.name)
         storages = {tensor.untyped_storage()._cdata for tensor in own}
-        bits = any(not tensor.dtype.is_floating_point for tensor in own)  # a gradient read as whole numbers
 
         def after(result):
             written = [(tensor, self.memory.unknown(tensor, reason)) for tensor in changed]
             for tensor in flat([result]):
-                if any(tensor is one for one in changed) or not (tensor.dtype.is_floating_point or bits):
+                if any(tensor is one for one in changed):  # else whole numbers and truths as well: what is made of them may be a factor
                     continue
                 if tensor.untyped_storage()._cdata not in storages:  # else a view
                     written.append((tensor, self.memory.unknown(tensor, reason)))
