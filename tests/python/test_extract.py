@@ -161,6 +161,43 @@ optimizer.step()
     assert of_script(tmp_path, text, "--loss", "mean")["verdict"] == "match"
 
 
+# What a doubting reader found: behind the first backward pass of TRAINED, and what is said.
+DOUBTED = {
+    "counts of elements that are not zero":
+        ("for p in model.parameters():\n  n = (p.grad != 0).float()\n  dist.all_reduce(n); dist.all_reduce(p.grad)\n  p.grad /= n.clamp(min=1)\n", "undecided"),
+    "a branch on the size of a gradient":
+        ("for p in model.parameters():\n  if p.grad.abs().max() > 0.1: reduced(p.grad)\n", "undecided"),
+    "a view whose elements follow each other in another order on some ranks":
+        ("for p in model.parameters():\n  reduced(p.grad.t() if p.dim() > 1 and dist.get_rank() % 2 else p.grad)\n", "match"),
+    "a ring of sends that do not wait":
+        ("R, W = dist.get_rank(), dist.get_world_size()\nfor p in model.parameters():\n  total, own = p.grad.clone(), p.grad.clone()\n  for _ in range(W - 1):\n"
+         "    other = torch.empty_like(own)\n    for one in dist.batch_isend_irecv([dist.P2POp(dist.isend, own, (R + 1) % W), dist.P2POp(dist.irecv, other,"
+         " (R - 1) % W)]): one.wait()\n    total += other\n    own = other\n  p.grad.copy_(total / W)\n", "match"),
+    "two groups of the same ranks, in another order on some ranks":
+        ("groups = [dist.new_group(list(range(4))) for _ in range(2)]\npairs = list(zip(model.parameters(), groups))\n"
+         "works = [dist.all_reduce(p.grad, group=g, async_op=True) for p, g in (pairs if dist.get_rank() % 2 else pairs[::-1])]\n"
+         "for one in works: one.wait()\nfor p in model.parameters(): p.grad /= 4\n", "match"),
+    "a collective in the optimizer's own step":
+        ("class Own(torch.optim.SGD):\n  def step(self, closure=None):\n    for p in model.parameters(): reduced(p.grad)\n    return super().step(closure)\n"
+         "optimizer = Own(model.parameters(), lr=0.1)\n", "undecided"),
+}
+
+
+@pytest.mark.parametrize("doubted", nightly_but(list(DOUBTED), ["counts of elements that are not zero", "a ring of sends that do not wait"]))
+def test_what_a_doubting_reader_found(tmp_path, doubted):
+    text, verdict = DOUBTED[doubted]
+    assert of_script(tmp_path, text + "optimizer.step()\n", "--loss", "mean")["verdict"] == verdict
+
+
+@pytest.mark.parametrize("text, said", nightly_but([
+    ("for p in model.parameters(): reduced(p.grad[:, :2] if p.dim() > 1 else p.grad)", "Tensors must be contiguous: NCCL refuses"),
+    ("dist.send(model.bias.grad, (dist.get_rank() + 1) % 2, tag=2)", "has the tag 2"),
+], []))
+def test_what_no_program_says_is_refused(tmp_path, text, said):
+    done = extract(tmp_path / "step.json", "--loss", "mean", "--", script(tmp_path, TRAINED + text + "\noptimizer.step()\n"), ranks=2)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
 def test_ranks_that_call_different_collectives_are_told(tmp_path):
     text = "for p in model.parameters():\n  if dist.get_rank() != 2 or p.dim() > 1: reduced(p.grad)\noptimizer.step()\n"
     report = of_script(tmp_path, text, "--loss", "mean")

@@ -14,6 +14,10 @@ from lockstep.parameters import held_by, is_dtensor, local_of
 from lockstep.pieces import range_of
 
 
+# What may bring the new values of parameters to ranks whose optimizers do not have them.
+BRINGS = ("all_gather", "broadcast", "scatter", "all_to_all")
+
+
 class Stopped(BaseException):
     """The optimizer has stepped as often as was asked for."""
 
@@ -192,7 +196,8 @@ class ProgramRun(Run):
         if event.get("output"):
             self.of_source[event["output"]["source"]] = set(numbers)
         if self.steps >= self.most:  # what optimizers have made of gradients, and passes that were begun
-            if event["op"] in ("send", "recv"):
+            if event["op"] not in BRINGS:
+                self.gaps.collective(dict(event, parameters=numbers))
                 return
             event = {key: value for key, value in event.items() if key not in ("input", "output")}
         self.collective(dict(event, parameters=numbers))
