@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/operation.h"
+#include "lockstep/scenario.h"
 #include "src/diagnosis/kind_of_mistake.h"
 #include "src/diagnosis/stale.h"
 
