@@ -32,7 +32,8 @@ def model():
     return nn.Sequential(Block(), Block())
 
 
-def train(module, optimizer, reduce=lambda: None, first=contextlib.nullcontext, scale=1.0 / MICRO_BATCHES, data=None, before=lambda micro: None, steps=2):
+def train(module, optimizer, reduce=lambda: None, first=contextlib.nullcontext, scale=1.0 / MICRO_BATCHES, data=None, before=lambda micro: None, steps=2,
+          clip=None):
     capture = contextlib.nullcontext()
     if "CAPTURE" in os.environ:
         sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
@@ -48,6 +49,8 @@ def train(module, optimizer, reduce=lambda: None, first=contextlib.nullcontext, 
                 with first() if micro == 0 else contextlib.nullcontext():
                     (module(torch.randn(5, 8)).square().mean() * scale).backward()
             reduce()
+            if clip:
+                torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
             optimizer.step()
 
 
@@ -62,7 +65,7 @@ def all_reduced(module, divide, skip=()):
 
 def ddp(**options):
     module = DistributedDataParallel(model())
-    train(module, torch.optim.SGD(module.parameters(), lr=0.1), first=module.no_sync, **options)
+    train(module, torch.optim.SGD(module.parameters(), lr=0.1), first=module.no_sync, clip=0.1, **options)
 
 
 def by_hand(divide=None, skip=()):
@@ -124,7 +127,7 @@ def fsdp2(shape=None, names=("dp",), **options):
     for block in module:
         fully_shard(block, mesh=mesh, **options)
     fully_shard(module, mesh=mesh, **options)
-    train(module, torch.optim.AdamW(module.parameters(), lr=0.1))
+    train(module, torch.optim.AdamW(module.parameters(), lr=0.1), clip=0.1)
 
 
 def tensor_parallel():

@@ -94,6 +94,22 @@ class Program:
         if tensor.dtype.is_floating_point:
             self.keep(self.random.choice(ways)())
 
+    def do_norm(self):
+        tensor = self.any()
+        if tensor.dtype.is_floating_point:
+            ways = [lambda: torch._foreach_norm([tensor, tensor])[0], lambda: tensor.norm(), lambda: torch.linalg.vector_norm(tensor, dim=0)]
+            self.keep(self.random.choice(ways)())
+
+    def do_decide(self):
+        """What is made of the values of gradients."""
+        tensor, other = self.two()
+        if not tensor.dtype.is_floating_point:
+            return
+        ways = [lambda: tensor != 0, lambda: tensor > other, lambda: (tensor > 0).to(torch.float32), lambda: tensor.int(), lambda: tensor.argmax(),
+                lambda: torch.count_nonzero(tensor), lambda: tensor.sign(), lambda: tensor.isfinite(), lambda: tensor[tensor.reshape(-1).argsort().reshape(-1)[:1] % tensor.shape[0]],
+                lambda: tensor.masked_fill(tensor > 0, 0.0), lambda: tensor.sort(-1)[0], lambda: torch.where(tensor > 0, tensor, 0.0)]
+        self.keep(self.random.choice(ways)())
+
     def do_bytes(self):
         """Memory that is read as elements of another size."""
         tensor = self.any()
@@ -156,8 +172,8 @@ class Program:
 
 def lies(one, other, known):
     for place, (first, second) in enumerate(zip(one.pool, other.pool)):
-        if not first.dtype.is_floating_point:
-            continue
+        if first.shape != second.shape:
+            return "tensor %d: shapes depend on values" % place
         contents = [program.following.memory.of(tensor) for program, tensor in ((one, first), (other, second))]
         marks = [content.marks if content is not None else torch.zeros(first.shape, dtype=torch.int64) for content in contents]
         if not torch.equal(marks[0] > KNOWN, marks[1] > KNOWN):
@@ -169,6 +185,12 @@ def lies(one, other, known):
             if content is None:
                 continue
             expected, size = program.following.memory.value(content)
+            if not tensor.dtype.is_floating_point:
+                if tensor.dtype != torch.int32:
+                    if bool((content.marks == KNOWN).any()):
+                        return "tensor %d: of whole numbers it is said which gradients they are: %s" % (place, tensor)
+                    continue
+                tensor = tensor.view(torch.float32)  # it can be the bits of one alone
             wrong = (content.marks == KNOWN) & ~((tensor.double() - expected).abs() <= 2.0 ** -5 * size + 1e-30) & tensor.isfinite()
             if bool(wrong.any()):
                 return "tensor %d: %s is there, and %s is said" % (place, tensor[wrong], expected[wrong])

@@ -150,12 +150,13 @@ class Memory:
             return
         size = tensor.element_size()
         if found is not None and found[1] != size:
-            if (first, end) == (0, storage.nbytes()) or not bool(found[2].marks[first // found[1]:-(-end // found[1])].any()):
-                if not bool(found[2].marks.any()) or (first, end) == (0, storage.nbytes()):
-                    self.storages.pop(storage._cdata)
-                    found = None
-            if found is not None:  # what else lies in this storage is measured in elements of another size: nobody can tell them apart
-                found[2].marks[first // found[1]:-(-end // found[1])] = self.reasons.number("its memory holds elements of two sizes")
+            marks = found[2].marks[first // found[1]:-(-end // found[1])]
+            covers_all = tensor.numel() * size == storage.nbytes()
+            if covers_all or not bool(found[2].marks.any()):
+                self.storages.pop(storage._cdata)
+                found = None
+            else:  # nobody can tell the two apart
+                marks.fill_(self.reasons.number("its memory holds elements of two sizes"))
                 return
         if content is None and found is None:
             return

@@ -39,7 +39,7 @@ class Session:
         self.following, self.sites, self.draw = following, sites, draw
         self.record = lambda event: None
         self.noise = torch.Generator().manual_seed(0x10C457E9 + draw)
-        self.tape = {}  # what ranks that were played before have sent to all: by the group's members and the number of the broadcast in it
+        self.tape = {}  # what ranks that were played before have sent to all: by the group and the number of the broadcast in it
         self.sent, self.broadcasts = {}, {}  # the same of this rank, and how many a group has had
         self.carrying = set()  # calls into which others put gradients, as ranks that were played before have found
         self.members_of = {}  # by the reason for which it is not known: ranks whose numbers are in it
@@ -58,14 +58,15 @@ class Session:
         # In the order of memory, as backends send them.
         inputs, outputs = [in_memory_order(tensor) for tensor in inputs], [in_memory_order(tensor) for tensor in outputs]
         with following.pause(), torch.no_grad():
-            contents = [memory.of(tensor) if tensor.is_floating_point() else None for tensor in inputs]
+            contents = [memory.of(tensor) for tensor in inputs]
             call = self.call(group, op, more.get("peer"))
             carries = any(content is not None and bool((content.marks == KNOWN).any()) for content in contents) or call in self.carrying
             unknown = None if carries else next((memory.reasons[int(one.marks[one.marks > KNOWN][0])] for one in contents if one is not None), None)
             if any(tensor.is_floating_point() for tensor in inputs + outputs):
                 (self.carries if carries else self.silent).add(call)
-            event = {"op": op, "group": group.members(), "elements": sum(tensor.numel() for tensor in (inputs or outputs)),
-                     "dtype": str((inputs or outputs)[0].dtype).replace("torch.", "") if inputs or outputs else None, "reduce": reduce, "async": is_async(), **more}
+            told = inputs or outputs
+            event = {"op": op, "group": group.members(), "elements": sum(tensor.numel() for tensor in told),
+                     "dtype": str(told[0].dtype).replace("torch.", "") if told else None, "reduce": reduce, "async": is_async(), **more}
             if group.twin() and op not in ("send", "recv"):
                 event["communicator"] = group.twin()
             if carries:
@@ -92,7 +93,7 @@ class Session:
 
     def from_tape(self, group, tensors, is_root):
         """What a root that was played before has sent; the root itself leaves it. Else a rank has what it had: sizes and seeds are mostly the same."""
-        key = (tuple(group.members()), self.broadcasts.setdefault(group, 0))
+        key = (tuple(group.members()), group.twin(), self.broadcasts.setdefault(group, 0))
         self.broadcasts[group] += 1
         if is_root:
             self.sent[key] = [tensor.clone() for tensor in tensors if tensor.numel() <= MOST_TAPED]
@@ -157,23 +158,25 @@ class Session:
         """The contents of the tensors one after another, each held against the numbers that are there."""
         result, first = [], 0
         for tensor, content in zip(tensors, contents):
-            if content is not None:
-                result += [[first + begin] + rest for begin, *rest in self.checked(tensor, content)]
-            elif tensor.is_floating_point() and tensor.numel():
-                result += [[first + begin] + rest for begin, *rest in self.checked(tensor, self.following.rules.content(tensor))]
+            if tensor.is_floating_point():
+                segments = self.checked(tensor)
+            else:
+                segments = self.following.memory.segments(content) if content is not None else []
+            result += [[first + begin, *rest] for begin, *rest in segments]
             first += tensor.numel()
         return result
 
-    def checked(self, tensor, content):
+    def checked(self, tensor):
         """Segments of a tensor's content; what the numbers in it contradict is not known."""
         memory = self.following.memory
         content = self.following.rules.content(tensor)
         expected, size = memory.value(content)
         there = tensor.to(torch.float64)
         # Each term was rounded a few times on its way, in the coarsest type at worst.
-        wrong = (content.marks == 1) & ~((there - expected).abs() <= 4 * memory.roundoff * (len(content.terms) + 1) * size)
+        wrong = (content.marks == KNOWN) & ~((there - expected).abs() <= 4 * memory.roundoff * (len(content.terms) + 1) * size)
         if bool(wrong.any()):
-            reason = memory.reasons.number("what is there at %s is not what the operations that were seen have left" % (self.sites.innermost() or "an unknown place"))
+            place = self.sites.innermost() or "an unknown place"
+            reason = memory.reasons.number("what is there at %s is not what the operations that were seen have left" % place)
             content.marks = torch.where(wrong, torch.full_like(content.marks, reason), content.marks)
         return memory.segments(content)
 

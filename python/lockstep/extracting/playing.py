@@ -16,10 +16,12 @@ import weakref
 import torch
 import torch.distributed as dist
 from torch.distributed import device_mesh
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 import lockstep
+from lockstep import optimizers
+from lockstep.adapters.plain import Plain
 from lockstep.collectives import CallSites
 from lockstep.errors import CaptureError
 from lockstep.extracting import cuda, peers, shims
@@ -125,24 +127,27 @@ class CaptureStart:
         self.optimizers, self.run = [], None
 
     def install(self):
-        watch = self
+        begin = self
 
         def around_optimizer(original):
             def init(optimizer, *arguments, **keys):
                 original(optimizer, *arguments, **keys)
-                watch.optimizers.append(weakref.ref(optimizer))
+                begin.optimizers.append(weakref.ref(optimizer))
             return init
 
         def around_scale(original):
             def scale(scaler, *arguments, **keys):
                 result = original(scaler, *arguments, **keys)  # in scale(model(inputs)) the capture has begun meanwhile
-                if watch.run is not None and scaler.is_enabled():
-                    watch.run.scaler.scaler, watch.run.scaler.scale = scaler, float(scaler.get_scale())
+                if begin.run is not None and scaler.is_enabled():
+                    begin.run.scaler.scaler, begin.run.scaler.scale = scaler, float(scaler.get_scale())
                 return result
             return scale
 
         self.undo = [Replaced(torch.optim.Optimizer, "__init__", around_optimizer)]
         self.undo += [Replaced(kind, "scale", around_scale) for kind in kinds() if "scale" in vars(kind)]
+        # Clipping that changes nothing of the noise may change a gradient: what the optimizer gets is looked at before it.
+        self.undo.append(Replaced(optimizers, "changes_nothing", lambda original: lambda limit, norm: False))
+        self.undo.append(Replaced(Plain, "within", lambda original: lambda adapter, tensors, value: False))
         register_module_forward_pre_hook(self.before_forward)
         shims.on_optimizer(self.made)
         lockstep._extraction = self.captured
@@ -158,9 +163,9 @@ class CaptureStart:
         if type(module).__name__ == "DeepSpeedEngine":  # its optimizer has flat tensors in the place of parameters
             self.attach(module, None)
             return
-        optimizers = [optimizer for optimizer in (reference() for reference in self.optimizers) if optimizer is not None]
+        there = [optimizer for optimizer in (reference() for reference in self.optimizers) if optimizer is not None]
         own = {id(parameter) for parameter in module.parameters()}
-        mine = [optimizer for optimizer in optimizers if any(id(tensor) in own for group in optimizer.param_groups for tensor in group["params"])]
+        mine = [optimizer for optimizer in there if any(id(tensor) in own for group in optimizer.param_groups for tensor in group["params"])]
         if not mine:
             return
         self.attach(module, mine if len(mine) > 1 else mine[0])
@@ -200,8 +205,8 @@ class CaptureStart:
 
 
 def play(settings, rank, draw=0):
-    """The events of this rank and what else the parent asks for, as a dictionary. `draw` chooses the noise. `settings`: world, local_world, script, module, arguments,
-    steps, mesh, loss, data_axes."""
+    """The events of this rank and what else the parent asks for, as a dictionary. `draw` chooses the noise. `settings`: world, local_world, script,
+    module, arguments, steps, mesh, loss, data_axes; and what ranks that were played before have left: tape, stored, carrying, told (ranks.py)."""
     os.environ.update(environment(rank, settings["world"], settings["local_world"]))
     torch.set_num_threads(1)
     sites = CallSites()
@@ -209,8 +214,6 @@ def play(settings, rank, draw=0):
     session = peers.Session(following, sites, draw)
     session.tape, session.carrying = settings.get("tape", {}), settings.get("carrying", set())
     session.rank, session.told = rank, settings.get("told", {})
-    early = []
-    session.record = early.append
     peers.register(session)
     store = Store(settings.get("stored", {}))
     Distributed(rank, settings["world"], store).install()
@@ -229,7 +232,8 @@ def play(settings, rank, draw=0):
         except Stopped:
             pass
         except Missing as missing:
-            error = {"kind": "waits", "said": 'it waits for "%s" in the store, which no rank has set' % re.sub(r"^(default_pg|\d+)/+", "", str(missing)), "frames": []}
+            key = re.sub(r"^(default_pg|\d+)/+", "", str(missing))  # without what torch puts before it
+            error = {"kind": "waits", "said": 'it waits for "%s" in the store, which no rank has set' % key, "frames": []}
         except CaptureError as failure:
             error = {"kind": "not known", "said": str(failure), "frames": []}
         except SystemExit as end:

@@ -13,7 +13,6 @@ from lockstep.extracting.contents import KNOWN
 from lockstep.parameters import held_by, is_dtensor, local_of
 from lockstep.pieces import range_of
 
-
 # What may bring the new values of parameters to ranks whose optimizers do not have them.
 BRINGS = ("all_gather", "broadcast", "scatter", "all_to_all")
 
@@ -177,9 +176,8 @@ class ProgramRun(Run):
     def resulted(self, values, pieces):
         scale = Fraction(values.pop("loss_scale", None) or 1)
         for number, flat, places in pieces:
-            content = self.following.memory.of(flat)
-            if content is not None:
-                segments = self.session.checked(flat, content)
+            if self.following.memory.of(flat) is not None:
+                segments = self.session.checked(flat)
             else:  # zeros, or what was not followed
                 segments = [[0, flat.numel(), []]] if bool((flat == 0).all()) else []
             if scale != 1:
@@ -211,6 +209,7 @@ class ProgramRun(Run):
 
     def begin_backward(self, within=False):
         """What follows an optimizer's step, as a gathering of the new parameters, belongs to it: the script is stopped at the next backward pass."""
+        self.following.stepping = False  # a step that a scaler skipped ends without a word
         if self.taken:
             self.finish_step()
         self.stop_if_done()

@@ -101,7 +101,7 @@ class Rules:
         if name.startswith("_foreach_"):
             return self.each(function, name, arguments, keys)
         base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-        if base in MOVES:
+        if base in MOVES and all(tensor.dtype.is_floating_point for tensor in own):  # else a gradient says which elements, or is read as bits
             with contextlib.suppress(RuntimeError, IndexError, TypeError, ValueError):  # what the operation raises itself, or takes of no planes
                 return self.moves(function, name, arguments, keys, outputs)
             return self.not_known(function, name, changed, own)
@@ -171,7 +171,7 @@ class Rules:
 
     def moves(self, function, name, arguments, keys, outputs):
         """Runs it on the planes of what it reads."""
-        tensors = [tensor for tensor in flat(arguments) if tensor.dtype.is_floating_point or self.memory.holds(tensor)]
+        tensors = [tensor for tensor in flat(arguments) if tensor.dtype.is_floating_point]
         contents = {id(tensor): self.memory.of(tensor) for tensor in tensors}
         depth = max(len(content.terms) for content in contents.values() if content is not None)
         options = {key: value for key, value in keys.items() if key not in ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "out")}
@@ -205,6 +205,9 @@ class Rules:
             made = [list(flat([plane])) for plane in planes]
             found = []
             for place, tensor in enumerate(written):
+                if not tensor.dtype.is_floating_point:
+                    found.append((tensor, self.memory.unknown(tensor, self.reason(function._schema.name))))
+                    continue
                 own = [plane[place].reshape(tensor.shape) for plane in made]
                 content = Content(own[0], [(own[1 + 2 * term], own[2 + 2 * term]) for term in range(depth)])
                 found.append((tensor, content if bool(content.marks.any()) else None))
@@ -290,9 +293,9 @@ class Rules:
                 found.append(None)
                 continue
             content = linear(base, own, keys) if linear is not None else None
-            found.append(content if content is not None else self.memory.unknown(tensors[0], self.reason(function._schema.name)))
+            found.append(content if content is not None else self.reason(function._schema.name))
 
         def after(result):
             written = lists[0] if inplace else list(flat([result]))
-            return list(zip(written, found))
+            return [(tensor, self.memory.unknown(tensor, content) if isinstance(content, str) else content) for tensor, content in zip(written, found)]
         return after
