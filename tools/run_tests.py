@@ -31,7 +31,7 @@ RELEASE_ONLY = {
     *(f"cli/test_{name}.py" for name in ("budgets", "commands", "completion", "diff", "docs", "draw_idea", "files", "formats", "hostile", "import", "list",
                                          "mpi", "mutate", "names", "never_right_where_attacked", "never_right_where_chosen", "never_right_where_doubted",
                                          "never_right_where_empty", "never_right_where_refused", "never_right_where_unnamed", "never_right_where_wrong", "page", "page_media", "prove", "repair", "rules",
-                                         "schema", "strangers", "verify", "watch")),
+                                         "schema", "strangers", "verify", "watch", "widths")),
 }
 # Those that take longest, or folders of them, begin first, so that no processor is left to the last of them alone.
 LONGEST = {

@@ -11,22 +11,13 @@
 
 #include "lockstep/diagnostic.h"
 #include "src/cli/command.h"
+#include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/report/clean_text.h"
 
 namespace lockstep::cli {
 
 namespace {
-
-std::vector<std::string> split_flags(const std::string& flags) {
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; begin <= flags.size();) {
-    const std::size_t comma = std::min(flags.find(',', begin), flags.size());
-    names.push_back(flags.substr(begin, comma - begin));
-    begin = comma + 1;
-  }
-  return names;
-}
 
 /// "[FILES...]" as "FILES".
 std::string argument_name(const std::string& flags) {
@@ -69,7 +60,7 @@ std::string wrong_option(const Command& command, const std::vector<std::string>&
   std::map<std::string, std::string> with_value;  // what it is called
   for (const OptionRow& row : command.options) {
     if (row.is_argument()) continue;
-    for (std::string& flag : split_flags(row.flags)) {
+    for (std::string& flag : split_at_commas(row.flags)) {
       if (!row.is_flag()) with_value.emplace(flag, row.value);
       known.push_back(std::move(flag));
     }
@@ -124,8 +115,8 @@ std::string wrong_choice(const Command& command) {
     if (row.choices.empty() || target == nullptr) continue;
     const std::string& value = **target;
     if (std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end()) continue;
-    return fmt::format("{} takes one of {}; found \"{}\"{}", split_flags(row.flags).back(), joined(row.choices), value,
-                       did_you_mean(value, row.choices));
+    return fmt::format("{} takes one of {}; found \"{}\"{}", split_at_commas(row.flags).back(), joined(row.choices),
+                       value, did_you_mean(value, row.choices));
   }
   return "";
 }
@@ -165,7 +156,9 @@ int parse_arguments(const Command& command, const std::vector<std::string>& argu
     const std::string what = error.what();
     const std::size_t colon = what.find(": ");
     if (colon == std::string::npos) return complain(command, what);
-    return complain(command, fmt::format("found \"{}\", where no argument is left to give", what.substr(colon + 2)));
+    const std::string behind = command.rest == nullptr ? "" : "; what is no option of lockstep itself stands behind --";
+    return complain(command,
+                    fmt::format("found \"{}\", where no argument is left to give{}", what.substr(colon + 2), behind));
   } catch (const CLI::RequiredError& error) {
     return complain(command, error.what() + choices_of(command, error.what()));
   } catch (const CLI::ParseError& error) {

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <system_error>
 
 #include "lockstep/json.h"
-#include "src/base/counted.h"
 #include "src/cli/captured_loss.h"
+#include "src/cli/extracting_python.h"
+#include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 
@@ -32,20 +30,10 @@ struct ExtractArguments {
 
 Json whole(std::int64_t value) { return Json::number(std::to_string(value)); }
 
-std::vector<std::string> names_of(const std::string& text) {
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    names.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return names;
-}
-
 /// "dp=64,tp=8" as an object; the last axis varies fastest.
 Json mesh_of(const std::string& text) {
   Json mesh = Json::object();
-  for (const std::string& one : names_of(text)) {
+  for (const std::string& one : split_at_commas(text)) {
     const std::size_t equal = one.find('=');
     if (equal == 0 || equal == std::string::npos || mesh.find(one.substr(0, equal)) != nullptr)
       usage_error(fmt::format("--mesh {}: expected sizes by axis, each axis once, such as dp=64,tp=8; found \"{}\"",
@@ -59,15 +47,6 @@ Json list_of(const std::vector<std::string>& texts) {
   std::vector<Json> items;
   for (const std::string& text : texts) items.push_back(Json::string(text));
   return Json::array(std::move(items));
-}
-
-/// Where the Python package lies, if the program was built in a source tree and not installed; "" otherwise.
-std::string package_folder() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path folder = program.parent_path() / "../../../python";
-  if (error || !fs::is_directory(folder / "lockstep" / "extracting", error)) return "";
-  return fs::canonical(folder, error).string();
 }
 
 std::string settings_of(const ExtractArguments& arguments) {
@@ -84,16 +63,14 @@ std::string settings_of(const ExtractArguments& arguments) {
   settings.set("steps", number("--steps", arguments.steps, 1, 1000));
   if (!arguments.loss.empty()) settings.set("loss", Json::string(std::string(name_of(*given_loss(arguments.loss)))));
   if (!arguments.mesh.empty()) settings.set("mesh", mesh_of(arguments.mesh));
-  if (!arguments.data_axes.empty()) settings.set("data_axes", list_of(names_of(arguments.data_axes)));
+  if (!arguments.data_axes.empty()) settings.set("data_axes", list_of(split_at_commas(arguments.data_axes)));
   if (!arguments.jobs.empty()) settings.set("jobs", number("--jobs", arguments.jobs, 1, 4096));
   settings.set("limit", number("--limit", arguments.limit, 300, 86400));
   settings.set("every", Json::boolean(arguments.every));
   settings.set("quiet", Json::boolean(arguments.quiet));
-  settings.set("output", Json::string(arguments.output.empty() ? "-" : arguments.output));
   return write_json(settings);
 }
 
-/// The Python that extracts takes the place of this process.
 int run(const ExtractArguments& arguments) {
   if (arguments.ranks.empty())
     usage_error("--ranks is missing: how many ranks the script is to believe in, such as --ranks 1024");
@@ -104,21 +81,16 @@ int run(const ExtractArguments& arguments) {
     usage_error(fmt::format("{}: there is no such script", arguments.script.front()));
   const std::string settings = settings_of(arguments);
   const char* variable = std::getenv(python_variable);
-  std::string python = !arguments.python.empty()               ? arguments.python
-                       : variable != nullptr && *variable != 0 ? variable
-                                                               : "python3";
-  if (const std::string folder = package_folder(); !folder.empty()) {
-    const char* path = std::getenv("PYTHONPATH");
-    setenv("PYTHONPATH", path != nullptr && *path != 0 ? (folder + ":" + path).c_str() : folder.c_str(), 1);
-  }
-  std::vector<std::string> words = {python, "-m", "lockstep.extracting", settings};
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  execvp(pointers.front(), pointers.data());
-  usage_error(
-      fmt::format("{}: it cannot be started ({}); --python names the Python that has torch and the script's packages",
-                  python, std::strerror(errno)));
+  std::string python = variable != nullptr && *variable != 0 ? variable : "python3";
+  if (!arguments.python.empty()) python = arguments.python;
+  // Before the work: what cannot be written should be said now.
+  if (!arguments.module) keep_inputs(arguments.output, {arguments.script.front()});
+  Output output(arguments.output, report::ReadableText::Kind::json);
+  const Extracted extracted = run_extracting_python(python, settings);
+  if (extracted.status != 0) return extracted.status;
+  output.write(extracted.text);
+  output.commit();
+  return exit_right;
 }
 
 }  // namespace
@@ -130,15 +102,12 @@ Command extract_command() {
   command.summary = "Run a training script as one rank of many, and write what it does to its gradients.";
   command.text =
       "Runs the script as torchrun would, on this machine's CPU, one process for a rank, and plays all other ranks: "
-      "every "
-      "collective ends at once. What the script's optimizer reads is a linear function of what its own backward passes "
-      "yield and of what other ranks bring to its collectives; this function is found out exactly, and written "
+      "every collective ends at once. What the script's optimizer reads is a linear function of what its own backward "
+      "passes yield and of what other ranks bring to its collectives; this function is found out exactly, and written "
       "(docs/extract.md). `lockstep check` puts the ranks together and says whether each gets the gradient of one "
       "device. Nothing of the script is edited; it runs as you, with your rights, and is stopped after --steps "
-      "optimizer "
-      "steps. Of up to 64 ranks all are played, of more some; where these do not all do the same, all are. Exit status "
-      "0, "
-      "or 2 where the script ends in an error, waits without end, or does what is not known.";
+      "optimizer steps. Of up to 64 ranks all are played, of more some; where these do not all do the same, all are. "
+      "Exit status 0, or 2 where the script ends in an error, waits without end, or does what is not known.";
   command.examples = {
       {"lockstep extract --ranks 1024 --loss mean -o step.json -- train.py --layers 2",
        "then: lockstep check step.json"},

@@ -174,10 +174,7 @@ CheckOptions check_options(const CommonOptions& options, bool with_devices) {
   check.progress = progress_line(options);
   if (options.engines.empty()) return check;
   check.symbolic = check.host = check.parametric_where_large = false;
-  for (std::size_t begin = 0; begin <= options.engines.size();) {
-    const std::size_t comma = std::min(options.engines.find(',', begin), options.engines.size());
-    const std::string name = options.engines.substr(begin, comma - begin);
-    begin = comma + 1;
+  for (const std::string& name : split_at_commas(options.engines)) {
     if (std::find(known.begin(), known.end(), name) == known.end())
       usage_error(fmt::format("--engine takes {}, separated by commas; found \"{}\"{}", fmt::join(known, ", "), name,
                               did_you_mean(name, known)));
@@ -185,6 +182,16 @@ CheckOptions check_options(const CommonOptions& options, bool with_devices) {
     if (const diagnosis::EngineRow& row = diagnosis::engine_row(name); row.ask != nullptr) row.ask(check);
   }
   return check;
+}
+
+std::vector<std::string> split_at_commas(std::string_view text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    parts.emplace_back(text.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return parts;
 }
 
 bool use_color(const CommonOptions& options, int descriptor) {

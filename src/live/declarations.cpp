@@ -138,6 +138,18 @@ std::optional<DeclaredParameter> read_declared(const Event& event) {
   return parameter;
 }
 
+CaptureGap read_gap(const Event& event) {
+  CaptureGap gap;
+  if (const Json* step = event.required("step"); step != nullptr && !step->is_null())
+    gap.step = static_cast<int>(event.whole("step"));
+  gap.of_all = event.find("parameters") == nullptr;
+  gap.why = event.required_text("why");
+  if (const Json* why = event.find("why"); why != nullptr && gap.why.empty())
+    event.mistake(*why, fmt::format("\"why\" of a {}: expected a sentence without a period, found {}", event.words(),
+                                    why->describe()));
+  return gap;
+}
+
 std::vector<std::optional<std::int64_t>> read_tokens(const Event& event, int micro_batches) {
   std::vector<std::optional<std::int64_t>> all;
   const Json* tokens = event.find("tokens");

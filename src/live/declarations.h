@@ -23,6 +23,8 @@ std::vector<std::pair<std::string, std::string>> read_versions(const Event& even
 std::optional<DeclaredParameter> read_declared(const Event& event);
 /// "range" or "box" of a part of a parameter, in `json`; empty intervals, and a mistake, where it is none.
 std::vector<Interval> read_piece(const Event& event, const Json& json, const DeclaredParameter& parameter);
+/// A "gap", but for its parameters.
+CaptureGap read_gap(const Event& event);
 /// "tokens" of a step of so many micro-batches; none where nobody told any.
 std::vector<std::optional<std::int64_t>> read_tokens(const Event& event, int micro_batches);
 /// "partial": by bit, axes of the mesh.

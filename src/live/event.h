@@ -44,6 +44,8 @@ class Event {
   const Json* required(std::string_view key) const;
   const Json* find(std::string_view key) const { return object_.find(key); }
   const Json& object() const { return object_; }
+  /// What messages call it: "\"step\" line".
+  std::string words() const { return '"' + name_ + "\" " + std::string(kind_); }
   void mistake(const Json& where, std::string message) const { diagnostics_.add(where.place(), std::move(message)); }
   void mistake(std::string message) const { mistake(object_, std::move(message)); }
   Diagnostics& diagnostics() const { return diagnostics_; }

@@ -398,15 +398,8 @@ void ProgramReader::step(const Event& event) {
 }
 
 void ProgramReader::gap(const Event& event) {
-  CaptureGap gap;
-  if (const Json* step = event.required("step"); step != nullptr && !step->is_null())
-    gap.step = static_cast<int>(event.whole("step"));
-  gap.of_all = event.find("parameters") == nullptr;
+  CaptureGap gap = read_gap(event);
   if (!gap.of_all) gap.parameters = declared(event, "parameters");
-  gap.why = event.required_text("why");
-  if (const Json* why = event.find("why"); why != nullptr && gap.why.empty())
-    event.mistake(*why, fmt::format("\"why\" of a \"gap\" event: expected a sentence without a period, found {}",
-                                    why->describe()));
   gaps_.push_back(std::move(gap));
 }
 

@@ -27,73 +27,30 @@ import worker  # finds lockstep
 from worker import CASES, seeded
 
 import lockstep
+from lockstep.extracting import megatron, shims  # noqa: F401 (what an extraction has done on the CPU as well)
 
 measure_megatron.without_cuda()
+torch.cuda.Stream.record_event = lambda *_: types.SimpleNamespace(synchronize=lambda: None)
+shims.install()
 # What a fused kernel of Apex adds to main_grad itself.
 sys.modules["fused_weight_gradient_mlp_cuda"] = types.SimpleNamespace(
     wgrad_gemm_accum_fp32=lambda inputs, gradient, main_grad: main_grad.add_(gradient.t().matmul(inputs)))
 
-from megatron.core import parallel_state, tensor_parallel
+from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
 from megatron.core.distributed.finalize_model_grads import finalize_model_grads
-from megatron.core.fusions import fused_layer_norm
-from megatron.core.models import backends
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel.schedules import get_forward_backward_func
 from megatron.core.process_groups_config import ProcessGroupCollection
-from megatron.core.tensor_parallel import layers, random
-from megatron.core.transformer import transformer_block
+from megatron.core.tensor_parallel import layers
 from megatron.core.transformer.identity_op import IdentityFuncOp, IdentityOp
 from megatron.core.transformer.module import Float16Module
-from megatron.core.transformer.moe import moe_utils, token_dispatcher
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 FINALIZE = sys.modules["megatron.core.distributed.finalize_model_grads"]
 LENGTH = 16
-
-
-class LayerNormOnCpu:
-    """Apex's kernel."""
-
-    @staticmethod
-    def forward(inputs, weight, bias, shape, epsilon):
-        return torch.nn.functional.layer_norm(inputs, shape, weight, bias, epsilon)
-
-    apply = forward
-
-
-class NoRandomStates:
-    """Megatron's states of CUDA's random numbers: none are drawn here."""
-
-    @staticmethod
-    def fork(*_):
-        return contextlib.nullcontext()
-
-    @staticmethod
-    def is_initialized():
-        return False
-
-    @staticmethod
-    def get_states():
-        return {}
-
-    @staticmethod
-    def set_states(states):
-        assert not states
-
-
-def on_cpu():
-    fused_layer_norm.HAVE_FUSED_LAYER_NORM, fused_layer_norm.FusedLayerNormAffineFunction = True, LayerNormOnCpu
-    backends.HAVE_APEX, backends.LNImpl = True, fused_layer_norm.FusedLayerNorm
-    transformer_block.LayerNormImpl = fused_layer_norm.FusedLayerNorm
-    for module in (random, layers, tensor_parallel):
-        module.get_cuda_rng_tracker = lambda *_: NoRandomStates
-    random._get_cuda_rng_state, random._set_cuda_rng_state = lambda **_: None, lambda *_, **__: None
-    torch.cuda.Stream.record_event = lambda *_: types.SimpleNamespace(synchronize=lambda: None)
-    token_dispatcher.maybe_move_tensor_to_cpu = lambda tensor, as_numpy=False, **_: tensor.numpy() if as_numpy else tensor
-    moe_utils.te_general_gemm = None  # looked for where there is no Transformer Engine as well
 
 
 class Job:
@@ -366,7 +323,6 @@ CASES["refused"] = (2, refused)
 
 
 def main():
-    on_cpu()
     measure_megatron.one_group_for_each_set_of_ranks()
     worker.main()
 

@@ -1,62 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m lockstep.extracting SETTINGS`, as `lockstep extract` runs it: SETTINGS is a JSON object with the keys of playing.play, and output,
-every, jobs, limit and quiet. Exit status 0, or 2 with a sentence on standard error."""
+"""`python -m lockstep.extracting SETTINGS DESCRIPTOR`, as `lockstep extract` runs it: SETTINGS is a JSON object with the keys of playing.play, and
+every, jobs, limit and quiet. The extraction goes to the descriptor. Exit status 0, or 2 with a sentence on standard error."""
 
 import json
 import os
+import signal
 import sys
-import tempfile
 
 from lockstep.extracting.ranks import Failed, extract
 
 
-def write(path, extraction):
-    """Beside, and renamed; "-" is standard output."""
-    lines = []
+def written(extraction):
+    """An event in each line."""
+    programs = []
     for program in extraction.pop("programs"):
-        events = ",\n      ".join(json.dumps(event, separators=(", ", ": ")) for event in program.pop("events"))
-        lines.append('    {"ranks": %s, "played": %s, "events": [\n      %s\n    ]}' % (json.dumps(program["ranks"]), json.dumps(program["played"]), events))
+        events = ",\n      ".join(json.dumps(event) for event in program["events"])
+        programs.append('    {"ranks": %s, "played": %s, "events": [\n      %s\n    ]}' % (json.dumps(program["ranks"]), json.dumps(program["played"]), events))
     head = ",\n  ".join('"%s": %s' % (key, json.dumps(value)) for key, value in extraction.items())
-    text = "{\n  %s,\n  \"programs\": [\n%s\n  ]\n}\n" % (head, ",\n".join(lines))
-    if path == "-":
-        sys.stdout.write(text)
-        return
-    folder = os.path.dirname(os.path.abspath(path))
-    descriptor, part = tempfile.mkstemp(dir=folder, prefix="." + os.path.basename(path))
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(part, 0o666 & ~mask())
-    os.replace(part, path)
+    return "{\n  %s,\n  \"programs\": [\n%s\n  ]\n}\n" % (head, ",\n".join(programs))
 
 
-def mask():
-    own = os.umask(0)
-    os.umask(own)
-    return own
-
-
-def main():
-    settings = json.loads(sys.argv[1])
-    output, every, jobs = settings.pop("output"), settings.pop("every", False), settings.pop("jobs", None)
-    limit, quiet = settings.pop("limit", 300), settings.pop("quiet", False)
+def main(settings, descriptor):
+    settings = json.loads(settings)
+    every, jobs, limit, quiet = settings.pop("every"), settings.pop("jobs", None), settings.pop("limit"), settings.pop("quiet")
+    shows = not quiet and sys.stderr.isatty()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # the ranks are ended on the way out
 
     def report(text):
-        if not quiet and sys.stderr.isatty():
-            sys.stderr.write("\r\033[Klockstep: " + text)
+        if shows:
+            sys.stderr.write("\r\033[K" + text)
             sys.stderr.flush()
 
     try:
-        extraction = extract(settings, every, jobs, limit, report)
+        extraction = extract(settings, every, jobs, limit, lambda text: report("lockstep: " + text), int(descriptor))
     except Failed as failure:
-        if not quiet and sys.stderr.isatty():
-            sys.stderr.write("\r\033[K")
+        report("")
         print("lockstep extract: %s" % failure, file=sys.stderr)
         return 2
-    if not quiet and sys.stderr.isatty():
-        sys.stderr.write("\r\033[K")
-    write(output, extraction)
+    report("")
+    with os.fdopen(int(descriptor), "w", encoding="utf-8") as file:
+        file.write(written(extraction))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -38,10 +38,10 @@ def first_ranks(world, seed=1):
 
 
 class Player:
-    """`settings` as playing.play has them; `folder` for what ranks leave; `report(text)` tells of progress."""
+    """`settings` as playing.play has them; `folder` for what ranks leave; `descriptor`: of ours alone, that ranks close; None: there is none."""
 
-    def __init__(self, settings, folder, jobs, limit, report):
-        self.settings, self.folder, self.jobs, self.limit, self.report = settings, folder, jobs, limit, report
+    def __init__(self, settings, folder, jobs, limit, descriptor):
+        self.settings, self.folder, self.jobs, self.limit, self.descriptor = settings, folder, jobs, limit, descriptor
         self.running = {}  # by process: rank
         self.stored = settings["stored"] = {}  # by key, what ranks have set in the store
         self.carrying = settings["carrying"] = set()  # calls into which a rank puts gradients
@@ -55,6 +55,9 @@ class Player:
         """Is a rank; never returns."""
         status = 1
         try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            if self.descriptor is not None:
+                os.close(self.descriptor)
             output = os.open(self.path(rank, "output", draw), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             os.dup2(output, 1)
             os.dup2(output, 2)
@@ -195,11 +198,11 @@ def preload(names):
                 importlib.import_module(name)
 
 
-def extract(settings, every=False, jobs=None, limit=300, report=lambda text: None):
-    """The extraction of a script, as docs/extract.md has it."""
+def extract(settings, every=False, jobs=None, limit=300, report=lambda text: None, descriptor=None):
+    """The extraction of a script, as docs/extract.md has it. `report(text)` is told of progress; `descriptor` as of Player."""
     world = settings["world"]
     folder = tempfile.mkdtemp(prefix="lockstep-extract-")
-    player = Player(settings, folder, jobs or len(os.sched_getaffinity(0)), limit, report)
+    player = Player(settings, folder, jobs or len(os.sched_getaffinity(0)), limit, descriptor)
     merged, begin = Merged(), time.time()
     try:
         def take(ranks):
