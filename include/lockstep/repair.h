@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,5 +39,19 @@ struct Repair {
   std::string proof;  ///< what the parametric engine says, without a period; "" where it was not asked
 };
 std::string_view name_of(Repair::Reach reach);
+
+/// Other values of one option of the framework file with which everything matches, all else as it is.
+struct OptionRepair {
+  std::string option;
+  Json value;               ///< what it is now
+  bool given = false;       ///< by the scenario; else that is the framework's default
+  std::vector<Json> right;  ///< other values that are right at the file's own sizes: the framework's default first
+  std::vector<Json> wrong;  ///< and those that are not; what the framework refuses is in neither
+  bool to_default = false;  ///< whether the first of `right` is the framework's default
+  /// Whether the first of `right` changes what is asked for as well: the loss, or the parameters.
+  bool asks_otherwise = false;
+  std::size_t steps_changed = 0;  ///< that the first of `right` brings, takes away or makes other ones
+  Repair repair;  ///< of the first of `right`, without edits: for which sizes it is right, and who says so
+};
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
 #include "src/base/budget.h"
 #include "src/cli/files.h"
@@ -13,6 +14,7 @@
 #include "src/cli/output.h"
 #include "src/cli/written_scenario.h"
 #include "src/diagnosis/any_sizes.h"
+#include "src/diagnosis/option_repairs.h"
 #include "src/diagnosis/repairs.h"
 #include "src/diagnosis/verify_repair.h"
 #include "src/report/blame_text.h"
@@ -45,6 +47,14 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
   findings.repairs = diagnosis::best_repairs(result, found, most);
   findings.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return findings;
+}
+
+void search_options(const CheckResult& result, report::RepairFindings& findings) {
+  diagnosis::OptionRepairs options = diagnosis::option_repairs(result);
+  findings.options = std::move(options.repairs);
+  findings.options_tried = options.options;
+  findings.values_tried = options.values;
+  findings.options_cut_off = std::move(options.cut_off);
 }
 
 /// Of two searches, the first of which has no repair to show.
@@ -124,6 +134,7 @@ int run(const RepairArguments& arguments) {
   if (result.verdict != Verdict::match && findings.repairs.empty() && result.written) {
     if (const auto there = diagnosis::at_two_of_any(result)) findings = both(findings, search(*there, most));
   }
+  search_options(result, findings);
   if (arguments.format == "json") {
     report::repair_json(result, findings, output.writer());
   } else {
@@ -131,7 +142,7 @@ int run(const RepairArguments& arguments) {
   }
   output.commit();
   if (result.verdict == Verdict::match) return exit_right;
-  if (findings.repairs.empty()) return exit_wrong;
+  if (findings.repairs.empty() && findings.options.empty()) return exit_wrong;
   if (arguments.write || !arguments.to.empty()) write_repaired(result, findings, arguments);
   return exit_right;
 }
@@ -144,6 +155,9 @@ Command repair_command() {
   command.name = "repair";
   command.summary = "Find the edits that make a wrong schedule right.";
   command.text =
+      "Where the steps are those of a framework, and the file has no edits of its own, tries other values of each of "
+      "the "
+      "framework's options first. "
       "Applies every edit of the schedule that the format can say, and two where no single one helps, to a small "
       "layout in which the same goes wrong, and prints those after which everything matches: what the file had before "
       "its edits first, then fewest edits, then least communication added, then nearest to what is there. Of edits "

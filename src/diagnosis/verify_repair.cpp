@@ -148,9 +148,9 @@ bool replay_on_host(const Scenario& scenario, Repair& repair) {
 
 /// Whether a repair of a file with sizes that are "any" is right for what the file asks, and not only at the sizes that
 /// stand for them here. Where that is not decided the repair says so.
-bool answers_file(const CheckResult& result, Repair& repair) {
+bool answers_file(const CheckResult& result, const diagnosis::DocumentChange& change, Repair& repair) {
   if (!result.written) return true;
-  Json document = scenario::with_edits(result.written->document, repair.edits);
+  Json document = change(result.written->document);
   document.remove("expect");
   CheckOptions options;
   options.host = options.blame = options.divergences = false;
@@ -183,9 +183,14 @@ std::string_view name_of(Repair::Reach reach) {
 namespace diagnosis {
 
 bool verify_repair(const CheckResult& result, Repair& repair) {
+  return verify_change(
+      result, [&](const Json& document) { return scenario::with_edits(document, repair.edits); }, repair);
+}
+
+bool verify_change(const CheckResult& result, const DocumentChange& change, Repair& repair) {
   const expression::ParsedOnce parsed_once;
   repair.verified.clear();
-  Json document = scenario::with_edits(result.scenario->document, repair.edits);
+  Json document = change(result.scenario->document);
   document.remove("expect");
   try {
     const Budget budget(Budget::search);
@@ -203,7 +208,7 @@ bool verify_repair(const CheckResult& result, Repair& repair) {
     if (there.timeline && result.timeline)
       repair.added_bytes = static_cast<double>(most_bytes(there) - most_bytes(result));
     prove(*repaired, repair);
-    return answers_file(result, repair);
+    return answers_file(result, change, repair);
   } catch (const InputError&) {
     return false;
   } catch (const OverBudget&) {

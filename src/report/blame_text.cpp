@@ -59,12 +59,20 @@ std::string at_fault_text(const Blame& blame, bool verbose, const Style& style) 
   return text;
 }
 
+/// Whether the scenario chose options of a framework and edited nothing.
+static bool has_options_alone(const CheckResult& result) {
+  const Json* schedule = result.scenario->document.find("schedule");
+  return result.scenario->edits.empty() && schedule != nullptr && schedule->find("framework") != nullptr &&
+         schedule->find("options") != nullptr;
+}
+
 std::string blame_text(const CheckResult& result, bool verbose, const Style& style) {
   if (result.repairs.empty()) return "";
   std::string text = "\n";
   for (const Blame& blame : result.blame) text += at_fault_text(blame, verbose, style);
   for (const std::string& line : right_with(result.repairs.front().edits)) text += fmt::format("    {}\n", line);
-  text += fmt::format("    `lockstep repair {}` has this and other repairs\n", argument_for(result.file));
+  text += fmt::format("    `lockstep repair {}` has this and other repairs{}\n", argument_for(result.file),
+                      has_options_alone(result) ? ", and tries the options of the framework" : "");
   for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);
   return text;
 }

@@ -49,12 +49,70 @@ std::string replay_text(const CheckResult& result, const Repair& repair) {
                      repair.host_left_out.empty() ? "" : " (" + repair.host_left_out + ")");
 }
 
+/// "1, 2 and 3"
+std::string listed(const std::vector<Json>& values) {
+  std::vector<std::string> words;
+  words.reserve(values.size());
+  for (const Json& value : values) words.push_back(one_line(value));
+  if (words.size() == 1) return words.front();
+  const std::string last = words.back();
+  words.pop_back();
+  return fmt::format("{} and {}", fmt::join(words, ", "), last);
+}
+
+std::string option_text(const CheckResult& result, const OptionRepair& option) {
+  std::string text = fmt::format("  option {}: {}{} in place of {}{}", option.option, one_line(option.right.front()),
+                                 option.to_default ? ", its default," : "", one_line(option.value),
+                                 option.given ? "" : ", its default");
+  if (option.asks_otherwise) text += "; what is right changes with it";
+  text += fmt::format("\n     {}\n     {}\n", reach_text(option.repair), replay_text(result, option.repair));
+  if (option.right.size() > 1) {
+    const std::vector<Json> others(option.right.begin() + 1, option.right.end());
+    text += fmt::format("     right at {} as well, and not tried elsewhere: {}\n", own_sizes(result), listed(others));
+  }
+  return "\n" + text;
+}
+
+/// What comes before edits of steps: nobody has to change code for it.
+void options_text(const CheckResult& result, const RepairFindings& findings, const Write& write) {
+  if (!findings.options_cut_off.empty())
+    write(fmt::format("\n  the options of the framework were not tried to the end: {}\n",
+                      one_line_text(findings.options_cut_off)));
+  if (findings.values_tried == 0) return;
+  for (const OptionRepair& option : findings.options) write(option_text(result, option));
+  write(fmt::format("\n  {} of {} {} tried, one at a time; {}\n", counted(findings.values_tried, "other value"),
+                    counted(findings.options_tried, "option"), findings.values_tried == 1 ? "was" : "were",
+                    findings.options.empty()
+                        ? "none is right"
+                        : counted(static_cast<int>(findings.options.size()), "option") +
+                              (findings.options.size() == 1 ? " has" : " have") + " one that is right"));
+}
+
+void write_json_option(const OptionRepair& option, JsonWriter& json) {
+  json.begin_object();
+  json.key("option").string(option.option);
+  json.key("value").value(option.value, true);
+  json.key("given").boolean(option.given);
+  for (const auto& [key, values] : {std::pair("right", &option.right), std::pair("wrong", &option.wrong)}) {
+    json.key(key).begin_array(true);
+    for (const Json& value : *values) json.value(value, true);
+    json.end_array();
+  }
+  json.key("to_default").boolean(option.to_default);
+  json.key("asks_otherwise").boolean(option.asks_otherwise);
+  json.key("verified").strings(option.repair.verified, true);
+  json.key("reach").string(name_of(option.repair.reach));
+  json.key("proof").string(option.repair.proof);
+  json.end_object();
+}
+
 }  // namespace
 
 void repair_text(const CheckResult& result, const RepairFindings& findings, bool color, const Write& write) {
   const Style style(color);
   write(verdict_line(result, style));
   if (result.verdict == Verdict::match) return write("  there is nothing to repair\n");
+  options_text(result, findings, write);
   const std::string cut_off =
       findings.cut_off.empty() ? "" : fmt::format("  the search was cut off: {}\n", one_line_text(findings.cut_off));
   if (findings.repairs.empty() && findings.found > 0) {
@@ -98,6 +156,12 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
   json.key("lockstep").number(1);
   json.key("file").string(result.file);
   json.key("verdict").string(name_of(result.verdict));
+  if (findings.values_tried > 0) {
+    json.key("options").begin_array();
+    for (const OptionRepair& option : findings.options) write_json_option(option, json);
+    json.end_array();
+    json.key("option_values_tried").number(findings.values_tried);
+  }
   json.key("repairs").begin_array();
   for (const Repair& repair : findings.repairs) write_json_repair(repair, json);
   json.end_array();

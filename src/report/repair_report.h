@@ -10,6 +10,10 @@ namespace lockstep::report {
 
 /// What `lockstep repair` found for one file.
 struct RepairFindings {
+  std::vector<OptionRepair> options;  ///< of the framework, the best first
+  int options_tried = 0;              ///< of which another value was tried
+  int values_tried = 0;
+  std::string options_cut_off;  ///< as cut_off
   std::vector<Repair> repairs;  ///< the best first; those alike are one
   int found = 0;                ///< all of them
   int tried = 0;                ///< schedules that were replayed

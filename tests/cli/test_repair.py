@@ -172,3 +172,49 @@ def test_a_repair_with_which_the_file_is_not_decided_is_not_written(run, files, 
     done = run("repair", "any.json", "--take", "2", option, *(["new.json"] if option == "--to" else []))
     assert done.returncode == 2 and "is not decided for micro_batches" in done.stderr and "the file is not written" in done.stderr
     assert {path.name: path.read_bytes() for path in files.iterdir()} == before
+
+
+def of_deepspeed(options, edits=()):
+    return {
+        "lockstep": 1,
+        "layout": {"dp": 4},
+        "model": {"parameters": [{"name": "w", "shape": [16]}]},
+        "batch": {"micro_batches": 2},
+        "schedule": {"framework": "deepspeed", "options": options, "edits": list(edits)},
+    }
+
+
+TWICE = {"zero_stage": 3, "reduce_scatter": False, "gradient_predivide_factor": 4}
+
+
+def test_options_of_the_framework_come_before_edits_of_its_steps(run, files):
+    (files / "twice.json").write_text(json.dumps(of_deepspeed(TWICE)))
+    shown = run("repair", "--most", "1", "twice.json")
+    assert shown.returncode == 0
+    assert shown.stdout.split("\n\n")[1] == (
+        "  option gradient_predivide_factor: 1, its default, in place of 4\n"
+        "     right for every size of dp (parametric)\n"
+        "     replayed at the file's own sizes by symbolic and host\n"
+        "     right at the file's own sizes as well, and not tried elsewhere: 2 and 3"
+    )
+    assert re.search(r"\n  \d+ other values of \d+ options were tried, one at a time; \d+ options have one that is right\n\n  1\. ", shown.stdout)
+    assert "has this and other repairs, and tries the options of the framework\n" in run("check", "twice.json").stdout
+    report = json.loads(run("repair", "-f", "json", "twice.json").stdout)
+    assert list(report) == ["lockstep", "file", "verdict", "options", "option_values_tried", "repairs", "found", "tried", "time"]
+    assert report["options"][0] == {
+        "option": "gradient_predivide_factor", "value": 4, "given": True, "right": [1, 2, 3], "wrong": [], "to_default": True,
+        "asks_otherwise": False, "verified": ["symbolic", "host"], "reach": "every size of the axes in play",
+        "proof": "right for every size of dp",
+    }
+    # 2 divides twice where there are two ranks: of it nothing more is said than was seen.
+    two = of_deepspeed({**TWICE, "gradient_predivide_factor": 2})
+    two["layout"]["dp"] = 2
+    (files / "two.json").write_text(json.dumps(two))
+    assert run("check", "-q", "two.json").returncode == 1
+
+
+def test_a_file_with_edits_of_its_own_is_repaired_in_its_edits(run, files):
+    (files / "edited.json").write_text(json.dumps(of_deepspeed({"zero_stage": 0}, [{"drop": "dp_scale"}])))
+    shown = run("repair", "edited.json").stdout
+    assert "\n  option " not in shown and "\n  1. " in shown
+    assert "options of the framework" not in run("check", "edited.json").stdout

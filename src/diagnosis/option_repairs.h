@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/check.h"
+#include "lockstep/repair.h"
+
+namespace lockstep::diagnosis {
+
+struct OptionRepairs {
+  std::vector<OptionRepair> repairs;  ///< those given first, then right for more sizes, then fewer steps that change
+  int options = 0;                    ///< of the framework, of which another value was tried
+  int values = 0;                     ///< that were tried and not refused by the framework
+  std::string cut_off;                ///< why none is known: half a sentence; "" where that is not so
+};
+
+/// Which option of its framework makes a wrong file right: one at a time, the default, the other values that the
+/// framework allows, and of a number 1, 2 and 3. None for a file with edits of its own, which are what is wrong there,
+/// and none that drops a norm or a clip.
+OptionRepairs option_repairs(const CheckResult& result);
+
+}  // namespace lockstep::diagnosis

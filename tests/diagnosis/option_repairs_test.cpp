@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/option_repairs.h"
+
+#include <algorithm>
+
+#include "tests/catch.h"
+#include "tests/diagnosis/small.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+std::string deepspeed(const std::string& options, const std::string& layout = R"({ "dp": 4 })",
+                      const std::string& more = "") {
+  return R"({ "lockstep": 1, "layout": )" + layout +
+         R"(, "model": { "parameters": [ { "name": "w", "shape": [16] } ] }, "batch": { "micro_batches": 2 },
+             "schedule": { "framework": "deepspeed", "options": )" +
+         options + more + " } }";
+}
+
+const OptionRepair* find(const diagnosis::OptionRepairs& found, const std::string& name) {
+  const auto at = std::find_if(found.repairs.begin(), found.repairs.end(),
+                               [&](const OptionRepair& one) { return one.option == name; });
+  return at == found.repairs.end() ? nullptr : &*at;
+}
+
+std::string lines_of(const std::vector<Json>& values) {
+  std::string lines;
+  for (const Json& value : values) lines += one_line(value) + " ";
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "an option that divides twice is right at its default, which stands before options that the file does not give") {
+  const CheckResult result =
+      check_text(deepspeed(R"({ "zero_stage": 3, "reduce_scatter": false, "gradient_predivide_factor": 4 })"));
+  REQUIRE(result.verdict == Verdict::mismatch);
+  const diagnosis::OptionRepairs found = diagnosis::option_repairs(result);
+  REQUIRE(!found.repairs.empty());
+  const OptionRepair& first = found.repairs.front();
+  CHECK(first.option == "gradient_predivide_factor");
+  CHECK(one_line(first.value) == "4");
+  CHECK(first.given);
+  CHECK(lines_of(first.right) == "1 2 3 ");
+  CHECK(first.wrong.empty());
+  CHECK(first.to_default);
+  CHECK(!first.asks_otherwise);
+  CHECK(first.repair.reach == Repair::Reach::axes_in_play);
+  CHECK(first.repair.verified == std::vector<std::string>{"symbolic", "host"});
+  const OptionRepair* prescale = find(found, "prescale_gradients");
+  REQUIRE(prescale != nullptr);
+  CHECK(!prescale->given);
+  CHECK(lines_of(prescale->right) == "true ");
+  CHECK(!prescale->to_default);
+  // What DeepSpeed refuses with this stage is neither right nor wrong: reduce_scatter with the factor.
+  CHECK(find(found, "reduce_scatter") == nullptr);
+  CHECK(find(found, "gradient_allreduce_op") == nullptr);
+}
+
+TEST_CASE("each value that is said to be right is right when the file is checked with it, and each other one is not") {
+  for (
+      const char* options :
+      {R"({ "zero_stage": 3, "reduce_scatter": false, "gradient_predivide_factor": 4 })",
+       R"({ "zero_stage": 1, "reduce_scatter": false, "gradient_predivide_factor": 4, "ulysses_loss": "local_mean_over_sp" })",
+       R"({ "gradient_allreduce_op": "sum" })"}) {
+    INFO(options);
+    const Scenario scenario =
+        read_scenario(std::make_shared<Source>(Source{"test.json", deepspeed(options, R"({ "dp": 2, "sp": 2 })")}));
+    const CheckResult result = check_scenario(std::make_shared<const Scenario>(scenario), {});
+    REQUIRE(result.verdict == Verdict::mismatch);
+    const diagnosis::OptionRepairs found = diagnosis::option_repairs(result);
+    CHECK(!found.repairs.empty());
+    for (const OptionRepair& one : found.repairs) {
+      const auto verdict_with = [&](const Json& value) {
+        Json document = scenario.document, schedule = *document.find("schedule"), given = *schedule.find("options");
+        given.set(one.option, value);
+        schedule.set("options", given);
+        document.set("schedule", schedule);
+        return check_scenario(std::make_shared<const Scenario>(read_scenario(document, "test.json")), {}).verdict;
+      };
+      INFO(one.option);
+      for (const Json& value : one.right) CHECK(verdict_with(value) == Verdict::match);
+      for (const Json& value : one.wrong) CHECK(verdict_with(value) == Verdict::mismatch);
+    }
+  }
+}
+
+TEST_CASE("an option that changes the loss changes what is right, and stands behind those that do not") {
+  const CheckResult result =
+      check_text(deepspeed(R"({ "zero_stage": 1, "ulysses_loss": "gathered" })", R"({ "dp": 2, "sp": 2 })"));
+  REQUIRE(result.verdict == Verdict::mismatch);
+  const diagnosis::OptionRepairs found = diagnosis::option_repairs(result);
+  const OptionRepair* loss = find(found, "ulysses_loss");
+  REQUIRE(loss != nullptr);
+  CHECK(loss->asks_otherwise);
+  CHECK(loss == &found.repairs.back());
+}
+
+TEST_CASE("no option is a repair that leaves the norm out") {
+  const std::string wrong_norm = R"({ "lockstep": 1, "layout": { "dp": 2, "pp": 2 },
+    "model": { "parameters": [ { "name": "a", "shape": [4] }, { "name": "b", "shape": [4], "stage": 1 } ] },
+    "batch": { "micro_batches": 2 }, "schedule": { "framework": "fsdp2", "options": { "max_norm": 1 } } })";
+  const CheckResult result = check_text(wrong_norm);
+  REQUIRE(result.verdict == Verdict::mismatch);
+  const diagnosis::OptionRepairs found = diagnosis::option_repairs(result);
+  CHECK(found.values > 0);
+  CHECK(find(found, "max_norm") == nullptr);
+}
+
+TEST_CASE("a file with edits of its own, and one without a framework, have no other options") {
+  const CheckResult edited =
+      check_text(deepspeed(R"({ "zero_stage": 0 })", R"({ "dp": 4 })", R"(, "edits": [ { "drop": "dp_scale" } ])"));
+  REQUIRE(edited.verdict == Verdict::mismatch);
+  CHECK(diagnosis::option_repairs(edited).values == 0);
+  const CheckResult listed = check_text(megatron_844());
+  REQUIRE(listed.verdict == Verdict::mismatch);
+  CHECK(diagnosis::option_repairs(listed).options == 0);
+  CHECK(diagnosis::option_repairs(check_text(deepspeed(R"({ "zero_stage": 0 })"))).values == 0);
+}
