@@ -9,6 +9,8 @@
 #include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/diagnosis/difference.h"
+#include "src/scenario/open_sizes.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep::diagnosis {
 
@@ -72,6 +74,21 @@ bool is_of_symbolic_alone(const CheckResult& result) {
   const SymbolicResult* symbolic = symbolic_of(result);
   return result.verdict == Verdict::mismatch && symbolic != nullptr && !symbolic->match &&
          symbolic->step == result.step && transformer_of(result) == nullptr && sample_of(result) == nullptr;
+}
+
+/// What `right` has otherwise than `now` gets the values of `open`: the expressions of sizes of which the numbers here
+/// come.
+void say_for_all_sizes(std::vector<Step>& right, const std::vector<ListedStep>& open,
+                       const std::vector<ListedStep>& now) {
+  for (Step& step : right) {
+    say_for_all_sizes(step.steps, open, now);
+    const ListedStep *general = find_listed(open, step.name), *written = find_listed(now, step.name);
+    if (step.name.empty() || general == nullptr) continue;
+    for (const scenario::StepKey& key : scenario::step_keys()) {
+      if (key.name == "steps" || !scenario::says(step, key.name) || key.same(step, *general->step)) continue;
+      if (written == nullptr || !key.same(step, *written->step)) scenario::set_key(step, key.name, *general->step);
+    }
+  }
 }
 
 /// A parameter, or one that is tied to it.
@@ -155,7 +172,12 @@ std::optional<std::vector<Step>> SearchSpace::unedited_steps() const {
   plain.remove("edits");
   document.set("schedule", plain);
   try {
-    return read_scenario(document, result_.scenario->file).schedule->steps;
+    std::vector<Step> right = read_scenario(document, result_.scenario->file).schedule->steps;
+    if (schedule->find("framework") != nullptr) {
+      const Scenario open = scenario::read_scenario_of_open_sizes(document, result_.scenario->file);
+      say_for_all_sizes(right, listed_steps(open.schedule->steps), listed_steps(steps().steps()));
+    }
+    return right;
   } catch (const InputError&) {
     return {};
   }

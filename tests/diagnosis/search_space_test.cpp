@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/diagnosis/shrink.h"
+#include "src/diagnosis/verify_repair.h"
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
 
@@ -238,6 +239,21 @@ TEST_CASE("the steps without the edits of a file are known where it has edits") 
   CHECK(unedited->size() == 2);
   CHECK(unedited->back().name == "mean");
   CHECK_FALSE(Space(three_parameters(mean_of(R"(["a"])"))).space.unedited_steps());
+}
+
+TEST_CASE("a framework's step that an edit drops is known as it is at every size, not by its number at the small one") {
+  const CheckResult result = check_text(R"({ "lockstep": 1, "layout": { "dp": 8 },
+    "model": { "parameters": [ { "name": "w", "shape": [16] } ] }, "batch": { "micro_batches": 2 },
+    "schedule": { "framework": "deepspeed", "options": { "zero_stage": 0 }, "edits": [ { "drop": "dp_scale" } ] } })");
+  const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
+  const auto restores = [](const diagnosis::FoundRepair& repair) {
+    return repair.edits.front().kind == diagnosis::Candidate::Kind::restore;
+  };
+  const auto restored = std::find_if(search.repairs.begin(), search.repairs.end(), restores);
+  REQUIRE(restored != search.repairs.end());
+  const std::vector<Repair> best = diagnosis::best_repairs(result, search, 3);
+  CHECK(best.front().steps == std::vector<std::string>{"dp_scale"});
+  CHECK(best.front().reach == Repair::Reach::axes_in_play);
 }
 
 TEST_CASE("a layout with fewer buffers allows more trials, within bounds") {
