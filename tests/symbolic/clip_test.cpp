@@ -194,5 +194,5 @@ TEST_CASE("without its clips a schedule has the values that engines see which ta
                 << " wrong by clipping alone");
   CHECK(compared > test::cases(400));
   CHECK(clipped_wrong > test::cases(20));
-  CHECK(clipped_right > test::cases(5));
+  CHECK((test::one_in > 1 || clipped_right > 5));  // too rare for a tenth of the cases
 }
