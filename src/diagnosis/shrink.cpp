@@ -183,17 +183,29 @@ SmallLayout smallest_layout(const CheckResult& result) {
     found = {sizes, std::move(small)};
     return true;
   };
-  FileSizes all;
-  constexpr int few = 2;
-  for (const auto& [axis, size] : written_axes(scenario)) {
-    if (size > few) all.axes.emplace_back(axis, few);
+  constexpr int few = 2, small_world = 64;
+  const std::vector<std::pair<std::string, int>> written = written_axes(scenario);
+  const auto all_at = [&](int size) {
+    FileSizes all;
+    for (const auto& [axis, of_file] : written) {
+      if (of_file > size) all.axes.emplace_back(axis, size);
+    }
+    if (most_micro_batches(scenario) > few) all.micro_batches = few;
+    return all;
+  };
+  const FileSizes least = all_at(few);
+  if (least.empty() || shows(least)) return found;
+  // What goes wrong as soon as an axis passes some number; each trial at a large size would replay all ranks.
+  if (scenario.schedule == nullptr || scenario.schedule->mesh.world() > small_world) {
+    for (const int more : {3, 4, 5, 8}) {
+      if (shows(all_at(more))) break;
+    }
   }
-  if (most_micro_batches(scenario) > few) all.micro_batches = few;
-  if (all.empty() || shows(all)) return found;
-  if (all.micro_batches > 0) shows({{}, few});
-  for (const auto& [axis, size] : written_axes(scenario)) {
+  if (found.sizes.empty() && least.micro_batches > 0) shows({{}, few});
+  for (const auto& [axis, size] : written) {
     for (int fewer = few; fewer <= few + 1 && fewer < size; ++fewer) {
       FileSizes next = found.sizes;
+      std::erase_if(next.axes, [&name = axis](const auto& entry) { return entry.first == name; });
       next.axes.emplace_back(axis, fewer);
       if (shows(next)) break;
     }

@@ -46,7 +46,8 @@ struct SmallLayout {
 };
 
 /// The smallest sizes, axes 2 or 3 and two micro-batches, at which the same parameters (by folded name) go wrong as in
-/// `result`, which is not right. Sizes that the file does not allow are passed over.
+/// `result`, which is not right; of many ranks also all axes at 3, 4, 5 or 8. Sizes that the file does not allow are
+/// passed over.
 SmallLayout smallest_layout(const CheckResult& result);
 /// What the symbolic engine says of the file at these sizes; null where it does not allow them.
 std::shared_ptr<const CheckResult> check_at(const Scenario& scenario, const FileSizes& sizes);

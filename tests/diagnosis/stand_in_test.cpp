@@ -40,9 +40,23 @@ TEST_CASE("for a large layout a small one stands in which the same goes wrong") 
 
 TEST_CASE("nothing stands in for what was replayed, or goes wrong at no small sizes") {
   CHECK_FALSE(diagnosis::stand_in(check_text(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })"))));
-  // Right at two and at three ranks.
+  // Right up to a hundred ranks.
+  CheckOptions options;
+  options.blame = false;
+  const CheckResult late = check_text(
+      on_many_ranks(sum_of_a + R"J( }, { "name": "late", "op": "scale", "by": "1 / min(dp, 100)", "params": ["a"] })J"),
+      options);
+  CHECK(late.verdict == Verdict::mismatch);
+  CHECK_FALSE(diagnosis::stand_in(late));
+}
+
+TEST_CASE("what is right at two and three ranks stands where it goes wrong first") {
   const CheckResult late = check_text(
       on_many_ranks(sum_of_a + R"J( }, { "name": "late", "op": "scale", "by": "1 / min(dp, 3)", "params": ["a"] })J"));
   CHECK(late.verdict == Verdict::mismatch);
-  CHECK_FALSE(diagnosis::stand_in(late));
+  REQUIRE(late.blame.size() == 1);
+  CHECK(late.blame.front().step == "late");
+  const std::optional<CheckResult> small = diagnosis::stand_in(late);
+  REQUIRE(small);
+  CHECK(small->scenario->layout.dp == 4);
 }
