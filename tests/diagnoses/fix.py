@@ -15,11 +15,15 @@ parameters, which factor and which place that step should have is a question to 
 
 Two schedules are the same plain steps where, one by one and in order, everything is the same: op, groups, buffers,
 factors, conditions, geometry, and the parameters selected, however the selectors are spelled. Names do not count, for the
-name of a step that is missing is anybody's guess; a key that has its default is one that is not there.
+name of a step that is missing is anybody's guess; a key that has its default is one that is not there. Plain steps of a
+framework have numbers where its file speaks of sizes, such as `1 * sp / 2` for `1 * sp / (dp * sp)`: where one of two factors
+speaks of fewer axes than the other, and of no other ones, their values at the file's sizes decide. Others are compared by text.
 """
 
 import json
 import math
+import re
+from fractions import Fraction
 
 import pairs  # noqa: F401 (finds the folders)
 from placement import fits
@@ -178,6 +182,38 @@ def plain(document):
         return found
 
     return [one(step) for step in document["schedule"]["steps"]]
+
+
+AXES = ("tp", "cp", "sp", "dp", "pp", "ep")
+
+
+def value_of(factor, layout):
+    """A factor of numbers and axis sizes as a fraction; nothing for any other."""
+    words = re.findall(r"[A-Za-z_]\w*|\d+|\S", str(factor))
+    known = {axis: layout.get(axis, 1) for axis in AXES}
+    if not all(word in known or word.isdigit() or word in "+-*/()" for word in words):
+        return None
+    return eval("".join(f"Fraction({known.get(word, word)})" if word not in "+-*/()" else word for word in words), {"Fraction": Fraction})
+
+
+def with_numbers_of(steps, others, layout):
+    """The plain steps, where the number of one stands beside a factor of sizes that comes to it with the other's text."""
+
+    def axes_of(factor):
+        return set(re.findall("[a-z_]+", str(factor)))
+
+    def one(step, other):
+        found = dict(step)
+        both = (step.get("by"), other.get("by"))
+        if None not in both and (axes_of(both[0]) < axes_of(both[1]) or axes_of(both[1]) < axes_of(both[0])):
+            values = [value_of(factor, layout) for factor in both]
+            if values[0] is not None and values[0] == values[1]:
+                found["by"] = other["by"]
+        if "steps" in step:
+            found["steps"] = with_numbers_of(step["steps"], other.get("steps", []), layout)
+        return found
+
+    return [one(*pair) for pair in zip(steps, others)] + steps[len(others) :]
 
 
 def flat(steps, path=0):

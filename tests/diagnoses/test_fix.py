@@ -101,3 +101,16 @@ def test_selectors_without_a_wanted_one_start_from_all_and_ties_go_together():
     assert fix.selected(["!tag:norm"], PARAMETERS) == ["layer.weight"]
     tied = [{"name": "a", "shape": [2], "tied": "t"}, {"name": "b", "shape": [2], "tied": "t"}]
     assert fix.selected(["a"], tied) == fix.selected(None, tied) == ["a", "b"]
+
+
+def test_a_factor_of_sizes_is_the_number_that_it_comes_to_and_no_other_factor_of_sizes():
+    def same(ours, theirs):
+        wanted = fix.plain(document({**SCALE, "by": theirs}))
+        return fix.with_numbers_of(fix.plain(document({**SCALE, "by": ours})), wanted, {"dp": 2, "tp": 2}) == wanted
+
+    assert same("1 * sp / (dp * sp)", "1/2") and same("0.5", "1/dp") is False
+    assert same("1 / dp", "1 / 2") and same("2 * dp", "4")
+    assert same("1 * sp / (dp * sp)", "1 * sp / 2") and not same("1 * sp / (dp * sp)", "1 * sp / 3")
+    assert not same("1 / dp", "1 / 3") and not same("1 / dp", "1 / tp") and not same("1 / tokens", "1 / 2")
+    inner = fix.plain(document(inside=[{**SCALE, "by": "1 / dp"}]))
+    assert fix.with_numbers_of(inner, fix.plain(document(inside=[{**SCALE, "by": "1/2"}])), {"dp": 2}) == fix.plain(document(inside=[{**SCALE, "by": "1/2"}]))

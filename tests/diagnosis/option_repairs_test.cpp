@@ -65,7 +65,7 @@ TEST_CASE("each value that is said to be right is right when the file is checked
       const char* options :
       {R"({ "zero_stage": 3, "reduce_scatter": false, "gradient_predivide_factor": 4 })",
        R"({ "zero_stage": 1, "reduce_scatter": false, "gradient_predivide_factor": 4, "ulysses_loss": "local_mean_over_sp" })",
-       R"({ "gradient_allreduce_op": "sum" })"}) {
+       R"({ "zero_stage": 3, "ulysses_loss": "local_mean_over_sp" })"}) {
     INFO(options);
     const Scenario scenario =
         read_scenario(std::make_shared<Source>(Source{"test.json", deepspeed(options, R"({ "dp": 2, "sp": 2 })")}));
