@@ -81,16 +81,20 @@ class Content:
         return Content(change(self.marks), [(change(numbers), change(factors)) for numbers, factors in self.terms], self.roundoff)
 
     def lengthen(self, count):
-        """To so many elements of a storage: what comes to it is nothing of ours."""
-        longer = self.map(lambda plane: torch.cat([plane, plane.new_zeros(count - plane.numel())]))
-        self.marks, self.terms = longer.marks, longer.terms
+        """To so many elements of a storage at least: what comes to it is nothing of ours."""
+        if self.marks.numel() < count:
+            count = max(count, 2 * self.marks.numel())
+            longer = self.map(lambda plane: torch.cat([plane, plane.new_zeros(count - plane.numel())]))
+            self.marks, self.terms = longer.marks, longer.terms
 
 
 class Memory:
     """All that holds something of ours. `why(reason)` numbers a reason."""
 
     def __init__(self):
-        self.storages = {}  # by address: a weak reference that keeps the address, the size of an element in bytes, and a Content of all of it
+        # By address: a weak reference that keeps the address, the size of an element in bytes, and a Content of what comes first in it; nothing of ours
+        # is behind.
+        self.storages = {}
         self.factors, self.reasons = Table(), Table(2)
         self.factors.number(None)  # 0: no term
         self.first, self.values = [0], []  # of sources: the number of the first element, and their values here
@@ -121,13 +125,14 @@ class Memory:
         if found is None or tensor.numel() == 0:
             return None
         _, size, content = found
-        if content.marks.numel() < memory[0].nbytes() // size:  # it was made larger, and what came to it is nothing of ours
-            content.lengthen(memory[0].nbytes() // size)
         if size != tensor.element_size():
             first, end = memory[1] // size, -(-memory[2] // size)
             if not bool(content.marks[first:end].any()):
                 return None
             return self.unknown(tensor, "elements of %d bytes are read as elements of %d" % (size, tensor.element_size()))
+        if memory[1] // size >= content.marks.numel():
+            return None
+        content.lengthen(memory[2] // size)
         if isinstance(tensor, torch.Tensor) and type(tensor) is not torch.Tensor and hasattr(tensor, "elem"):
             tensor = tensor.elem
         view = content.map(lambda plane: plane.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()))
@@ -148,24 +153,22 @@ class Memory:
             return
         size = tensor.element_size()
         if found is not None and found[1] != size:
-            marks = found[2].marks[first // found[1]:-(-end // found[1])]
             covers_all = tensor.numel() * size == storage.nbytes()
             if covers_all or not bool(found[2].marks.any()):
                 self.storages.pop(storage._cdata)
                 found = None
             else:  # nobody can tell the two apart
-                marks.fill_(self.reasons.number("its memory holds elements of two sizes"))
+                found[2].lengthen(-(-end // found[1]))
+                found[2].marks[first // found[1]:-(-end // found[1])] = self.reasons.number("its memory holds elements of two sizes")
                 return
         if content is None and found is None:
             return
-        count = storage.nbytes() // size
         if found is None:
-            found = self.storages[storage._cdata] = (StorageWeakRef(storage), size, Content(torch.zeros(count, dtype=torch.int64), []))
-        elif found[2].marks.numel() < count:
-            found[2].lengthen(count)
+            found = self.storages[storage._cdata] = (StorageWeakRef(storage), size, Content(torch.zeros(0, dtype=torch.int64), []))
+        found[2].lengthen(end // size)
         planes = found[2]
         if content is not None and tensor.is_floating_point():
-            before = 0.0 if tensor.numel() == count else planes.roundoff  # of the whole, nothing is left of what was there
+            before = 0.0 if tensor.numel() == storage.nbytes() // size else planes.roundoff  # of the whole, nothing is left of what was there
             planes.roundoff = max(before, content.roundoff, torch.finfo(tensor.dtype).eps)
         place = tensor.elem if hasattr(tensor, "elem") and type(tensor).__name__ == "AsyncCollectiveTensor" else tensor
         shape, stride, offset = place.shape, place.stride(), place.storage_offset()
