@@ -107,6 +107,8 @@ class Rules:
             return None
         if name in ("set_", "resize_", "detach_", "requires_grad_"):  # they write nothing
             return None
+        if function.is_view:  # before it is looked at what is there: it may be the whole of a large buffer
+            return self.shows(function, given)
         changed, outputs = self.changed(function, arguments, keys), self.outputs(function, keys)
         inputs = [*flat(arguments), *flat([value for key, value in keys.items() if key not in outputs])]
         own = [tensor for tensor in map(dense, inputs) if self.memory.of(tensor) is not None]
@@ -162,6 +164,15 @@ class Rules:
     def as_number(self, function, tensor, content):
         """The content of a tensor that it was written to; whole numbers and truths lose what makes a gradient one."""
         return content if tensor.is_floating_point() else self.memory.unknown(tensor, self.reason(function._schema.name))
+
+    def shows(self, function, given):
+        """A view shows the memory that it lies in. What such an operation leaves elsewhere is not known."""
+        storages = {memory_of(tensor)[0]._cdata for tensor in given if self.memory.holds(tensor)}
+
+        def after(result):
+            elsewhere = [tensor for tensor in flat([result]) if memory_of(tensor) is not None and memory_of(tensor)[0]._cdata not in storages]
+            return [(tensor, self.memory.unknown(tensor, self.reason(function._schema.name))) for tensor in elsewhere]
+        return after
 
     def not_known(self, function, name, changed, own):
         """A view shows the memory that it lies in; anything else that it wrote is not known. The norm of a gradient is no gradient."""
