@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from torch_ranks import HERE, IS_NIGHTLY, PROGRAM, clean_environment, forked, nightly_but, torch_python
+from torch_ranks import HERE, IS_NIGHTLY, PROGRAM, clean_environment, forked, nightly, nightly_but, torch_python
 
 pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
 
@@ -307,9 +307,6 @@ DOUBTED = {
         ("groups = [dist.new_group(list(range(4))) for _ in range(2)]\npairs = list(zip(model.parameters(), groups))\n"
          "works = [dist.all_reduce(p.grad, group=g, async_op=True) for p, g in (pairs if dist.get_rank() % 2 else pairs[::-1])]\n"
          "for one in works: one.wait()\nfor p in model.parameters(): p.grad /= 4\n", "match"),
-    "a collective in the optimizer's own step":
-        ("class Own(torch.optim.SGD):\n  def step(self, closure=None):\n    for p in model.parameters(): reduced(p.grad)\n    return super().step(closure)\n"
-         "optimizer = Own(model.parameters(), lr=0.1)\n", "undecided"),
 }
 
 
@@ -318,6 +315,16 @@ DOUBTED = {
 def test_what_a_doubting_reader_found(tmp_path, doubted):
     text, verdict = DOUBTED[doubted]
     assert of_script(tmp_path, text + "optimizer.step()\n")["verdict"] == verdict
+
+
+@nightly
+def test_a_collective_in_the_optimizers_own_step_is_not_known(tmp_path):
+    own = """class Own(torch.optim.SGD):
+    def step(self, closure=None):
+        for p in model.parameters(): reduced(p.grad)
+        return super().step(closure)
+optimizer = Own("""
+    assert of_script(tmp_path, "optimizer.step()\n", before=TRAINED.replace("optimizer = torch.optim.SGD(", own))["verdict"] == "undecided"
 
 
 REFUSED = {
