@@ -13,9 +13,21 @@ import traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 
 import torch
+from torch.testing._internal.two_tensor import TwoTensor
 
 from lockstep.extracting.contents import FOREIGN, KNOWN
 from lockstep.extracting.following import Following
+
+
+@torch.library.custom_op("lockstep_tests::mul", mutates_args=())
+def their_mul(tensor: torch.Tensor, number: float) -> torch.Tensor:
+    """By the name of one of torch's, it is none of them."""
+    return tensor * number * 1.01
+
+
+@torch.library.custom_op("lockstep_tests::new_sign", mutates_args=())
+def their_sign(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.sign()
 
 
 class Program:
@@ -29,11 +41,11 @@ class Program:
         self.pool, self.told = [], []
 
     def run(self, length):
+        choices = [getattr(self, name) for name in sorted(dir(type(self))) if name.startswith("do_")]
         with self.following:
             for _ in range(2):
                 self.gradient()
             for _ in range(length):
-                choices = [getattr(self, name) for name in sorted(dir(type(self))) if name.startswith("do_")]
                 operation = self.random.choice(choices)
                 self.told.append(operation.__name__)
                 try:
@@ -58,7 +70,7 @@ class Program:
         return one, self.random.choice(same)
 
     def number(self):
-        return self.random.choice([2, -1, 0.5, 1 / 3, 3, 0.25, 1 / 7, 0.1, 0])
+        return self.random.choice([2, -1, 0.5, 1 / 3, 3, 0.25, 1 / 7, 0.1, 0, torch.tensor(1 / 3).item(), torch.tensor(0.3, dtype=torch.bfloat16).item()])
 
     def gradient(self):
         shape = self.random.choice([(6,), (2, 3), (4, 3), (2, 2, 3), (12,)])
@@ -90,6 +102,9 @@ class Program:
         tensor = self.any()
         ways = [tensor.clone, tensor.contiguous, lambda: tensor.to(torch.float64), lambda: tensor.to(torch.bfloat16).to(torch.float32),
                 lambda: tensor.flip(0), lambda: tensor.repeat(*[2] * max(1, tensor.dim())), lambda: torch.cat([tensor, tensor]), lambda: torch.stack([tensor, tensor], 1),
+                lambda: torch.cat([tensor.reshape(-1), torch.tensor([1, 0, 7])]), lambda: torch.stack([tensor, torch.ones_like(tensor, dtype=torch.int64)]),
+                lambda: torch.cat([tensor, tensor], out=torch.empty(0, dtype=tensor.dtype)), lambda: tensor.to_sparse().to_dense() if tensor.any() else tensor,
+                lambda: torch.view_copy(tensor, torch.int32), lambda: torch.view_copy(tensor, torch.float32), lambda: torch.complex(tensor, tensor).real,
                 lambda: tensor.roll(1), lambda: torch.nn.functional.pad(tensor, (0, 1)), lambda: tensor[torch.tensor([0])], lambda: tensor.index_select(0, torch.tensor([0, 0]))]
         if tensor.dtype.is_floating_point:
             self.keep(self.random.choice(ways)())
@@ -121,6 +136,41 @@ class Program:
         found = self.random.choice(ways)()
         if found.dtype.is_floating_point:
             self.keep(found)
+
+    def do_whole(self):
+        """Gradients in whole numbers, and out of them."""
+        tensor = self.any()
+        if not tensor.dtype.is_floating_point or tensor.dtype == torch.bfloat16:
+            return
+        whole = torch.zeros(tensor.shape, dtype=self.random.choice([torch.int32, torch.int64]))
+        ways = [lambda: whole.copy_(tensor * 100), lambda: torch.zeros_like(tensor).copy_(whole.copy_(tensor * 100)), lambda: torch.sum(tensor * 100, 0, dtype=torch.int64),
+                lambda: tensor.view(torch.int32).mul_(2), lambda: torch.cat([whole.copy_(tensor), whole]).to(tensor.dtype)]
+        self.keep(self.random.choice(ways)())
+
+    def do_place(self):
+        """Where what comes out is written to, and memory that becomes larger."""
+        tensor = self.any()
+        if not tensor.dtype.is_floating_point or 0 in tensor.stride() or not tensor.is_contiguous():
+            return
+        number = self.number()
+        ways = [lambda: torch.mul(tensor, number, out=tensor), lambda: torch.add(tensor, tensor, out=tensor), lambda: torch.zeros_like(tensor).fill_(tensor.reshape(-1)[0]),
+                lambda: torch.ops.aten.zeros_like.out(tensor, out=tensor),
+                lambda: tensor.clone().resize_(tensor.numel() + 3)[: tensor.numel()], lambda: torch.zeros(2).resize_(tensor.numel()).copy_(tensor.reshape(-1)),
+                lambda: torch.empty(0, dtype=tensor.dtype).set_(tensor), lambda: self.foreach_out(tensor, number)]
+        self.keep(self.random.choice(ways)())
+
+    def foreach_out(self, tensor, number):
+        out = torch.zeros_like(tensor)
+        torch.ops.aten._foreach_mul.Scalar_out([tensor], float(number), out=[out])
+        return out
+
+    def do_theirs(self):
+        """Operations that are not torch's own, and tensors of other kinds."""
+        tensor = self.any()
+        if tensor.dtype.is_floating_point:
+            ways = [lambda: torch.ops.lockstep_tests.mul(tensor, 2.0), lambda: torch.ops.lockstep_tests.new_sign(tensor), lambda: tensor * torch.tensor(1j),
+                    lambda: (TwoTensor(tensor.flatten().clone(), tensor.flatten().clone()) * 2).b]
+            self.keep(self.random.choice(ways)())
 
     def do_copy_into(self):
         target, source = self.any(), self.any()
@@ -158,7 +208,9 @@ class Program:
     def do_sum(self):
         tensor = self.any()
         if tensor.dtype.is_floating_point and tensor.dim() > 1:
-            self.keep(tensor.sum(0), tensor.sum(-1, keepdim=True))
+            self.keep(tensor.sum(0), tensor.sum(-1, keepdim=True), tensor.mean(0), tensor.mean())
+        elif tensor.dtype.is_floating_point:
+            self.keep(tensor.sum(0), tensor.sum().sum(0))
 
     def do_other(self):
         one, other = self.two()
@@ -199,6 +251,18 @@ def lies(one, other, known):
     return None
 
 
+def most_kept():
+    """Elements of the longest plane that is kept of a large buffer with few gradients in it."""
+    program = Program(0, 1)
+    with program.following:
+        program.gradient()
+        gradient = program.pool[0].reshape(-1)
+        buffer = torch.empty(1 << 26)
+        buffer[:gradient.numel()].copy_(gradient)
+        buffer.view(2, -1)[0].narrow(0, 0, gradient.numel()).mul_(2)
+    return max(content.marks.numel() for _, _, content in program.following.memory.storages.values())
+
+
 def main():
     first, count = int(sys.argv[1]), int(sys.argv[2])
     known = {}
@@ -216,6 +280,9 @@ def main():
         if lie:
             print("seed %d: %s\n%s" % (seed, lie, programs[0].told))
             return 1
+    if most_kept() > 100:
+        print("of a large buffer with few gradients in it %d elements are kept" % most_kept())
+        return 1
     print(" ".join("%s %d" % item for item in sorted(known.items())))
     return 0
 

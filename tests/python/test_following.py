@@ -8,7 +8,18 @@ from torch_ranks import HERE, IS_NIGHTLY, python, torch_python
 pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
 
 
+def test_a_number_is_the_fraction_that_was_meant():
+    numbers = {"1 / 3": "1/3", "1 / 46": "1/46", "0.1": "1/10", "2.0 ** -40": "1/%d" % 2 ** 40, "3 * 2.0 ** -30": "3/%d" % 2 ** 30, "171 / 512": "171/512", "True": "1",
+               "tensor(1 / 3)": "1/3", "tensor(1 / 3).item()": "1/3", "tensor(2.0 ** -32)": "1/%d" % 2 ** 32, "tensor(1000.0)": "1000",
+               "tensor(1 / 3, dtype=torch.bfloat16)": "1/3", "tensor(1000.0, dtype=torch.bfloat16)": "1000", "tensor(0.75, dtype=torch.bfloat16)": "3/4",
+               "tensor(1 / 3, dtype=torch.float16)": "1/3", "tensor([0.1, 0.1])": "1/10", "tensor(7)": "7"}
+    told = python("-c", "import sys\nsys.path.insert(0, %r)\nimport torch\nfrom torch import tensor\nfrom lockstep.extracting.contents import fraction_of\n"
+                  "from lockstep.extracting.rules import scalar\nfor number in (%s,): print(fraction_of(*scalar(number)))"
+                  % (str(HERE.parents[1] / "python"), ", ".join(numbers)))
+    assert dict(zip(numbers, told.split())) == numbers
+
+
 def test_nothing_false_is_said_of_what_memory_holds():
-    told = python(HERE / "following.py", "1", "20000" if IS_NIGHTLY else "800").split()
+    told = python(HERE / "following.py", "1", "20000" if IS_NIGHTLY else "200").split()
     counts = {" ".join(told[place:place + 1]): int(told[place + 1]) for place in range(0, 4, 2)}
     assert counts["foreign"] > 1000 and counts["known"] > 1000

@@ -6,7 +6,10 @@ contents.py    what tensors hold: exact sums of fractions times elements of sour
 rules.py       what an operation makes of that
 following.py   the dispatch mode that applies the rules to everything that runs
 peers.py       the process group in which all other ranks are played
+session.py     what comes out of its collectives
+numbers.py     the same of whole numbers that ranks put into them
 program.py     the capture that writes a rank's program
 playing.py     one rank: the script, its environment, where the capture begins and ends
 ranks.py       which ranks are played, by processes that share what they import
+found.py       what they leave that others have to know
 """

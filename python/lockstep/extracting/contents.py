@@ -42,7 +42,7 @@ def fraction_of(value, digits=53):
     if value != value or value in (float("inf"), float("-inf")):
         return None
     exact = Fraction(value)
-    if exact.denominator <= 1 << 10:
+    if exact.denominator == 1 or exact.numerator.bit_length() <= digits // 4:  # what was rounded has no such few digits
         return exact
     error = Fraction(2) ** (frexp(value)[1] - digits - 1)
     return simplest(exact - error, exact + error)
@@ -71,24 +71,32 @@ def simplest(low, high):
 
 class Content:
     """What the elements of a tensor hold: `marks` in its shape, and terms, pairs of tensors of the same shape: numbers of elements of sources, and
-    numbers of fractions (0: no term there)."""
+    numbers of fractions (0: no term there). `roundoff`: the largest error of one rounding on their way, that of the coarsest type."""
 
-    def __init__(self, marks, terms):
-        self.marks, self.terms = marks, terms
+    def __init__(self, marks, terms, roundoff=0.0):
+        self.marks, self.terms, self.roundoff = marks, terms, roundoff
 
     def map(self, change):
         """The same with each plane changed, as by an operation that moves elements."""
-        return Content(change(self.marks), [(change(numbers), change(factors)) for numbers, factors in self.terms])
+        return Content(change(self.marks), [(change(numbers), change(factors)) for numbers, factors in self.terms], self.roundoff)
+
+    def lengthen(self, count):
+        """To so many elements of a storage at least: what comes to it is nothing of ours."""
+        if self.marks.numel() < count:
+            count = max(count, 2 * self.marks.numel())
+            longer = self.map(lambda plane: torch.cat([plane, plane.new_zeros(count - plane.numel())]))
+            self.marks, self.terms = longer.marks, longer.terms
 
 
 class Memory:
     """All that holds something of ours. `why(reason)` numbers a reason."""
 
     def __init__(self):
-        self.storages = {}  # by address: a weak reference that keeps the address, the size of an element in bytes, and a Content of all of it
+        # By address: a weak reference that keeps the address, the size of an element in bytes, and a Content of what comes first in it; nothing of ours
+        # is behind.
+        self.storages = {}
         self.factors, self.reasons = Table(), Table(2)
         self.factors.number(None)  # 0: no term
-        self.roundoff = 0.0  # the largest error of one rounding, of all types that anything of ours was in
         self.first, self.values = [0], []  # of sources: the number of the first element, and their values here
 
     # Sources.
@@ -104,14 +112,6 @@ class Memory:
         return len(self.values) - 1, Content(torch.ones_like(numbers), [(numbers, one)])
 
     # Memory.
-
-    def planes(self, tensor):
-        """The content of a tensor's storage and the size of its elements, or None."""
-        memory = memory_of(tensor)
-        found = self.storages.get(memory[0]._cdata) if memory is not None else None
-        if found is None:
-            return None
-        return found[1:] if found[1] == tensor.element_size() else None
 
     def holds(self, tensor):
         """Whether the tensor's storage holds anything of ours."""
@@ -130,6 +130,9 @@ class Memory:
             if not bool(content.marks[first:end].any()):
                 return None
             return self.unknown(tensor, "elements of %d bytes are read as elements of %d" % (size, tensor.element_size()))
+        if memory[1] // size >= content.marks.numel():
+            return None
+        content.lengthen(memory[2] // size)
         if isinstance(tensor, torch.Tensor) and type(tensor) is not torch.Tensor and hasattr(tensor, "elem"):
             tensor = tensor.elem
         view = content.map(lambda plane: plane.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()))
@@ -150,31 +153,23 @@ class Memory:
             return
         size = tensor.element_size()
         if found is not None and found[1] != size:
-            marks = found[2].marks[first // found[1]:-(-end // found[1])]
             covers_all = tensor.numel() * size == storage.nbytes()
             if covers_all or not bool(found[2].marks.any()):
                 self.storages.pop(storage._cdata)
                 found = None
             else:  # nobody can tell the two apart
-                marks.fill_(self.reasons.number("its memory holds elements of two sizes"))
+                found[2].lengthen(-(-end // found[1]))
+                found[2].marks[first // found[1]:-(-end // found[1])] = self.reasons.number("its memory holds elements of two sizes")
                 return
         if content is None and found is None:
             return
-        count = storage.nbytes() // size
-        if found is None or found[2].marks.numel() < count:
-            grown = torch.zeros(count, dtype=torch.int64)
-            planes = Content(grown, [])
-            if found is not None:
-                before = found[2].marks.numel()
-                planes.marks[:before] = found[2].marks
-                for numbers, factors in found[2].terms:
-                    more = torch.zeros(count, dtype=torch.int64), torch.zeros(count, dtype=torch.int64)
-                    more[0][:before], more[1][:before] = numbers, factors
-                    planes.terms.append(more)
-            found = self.storages[storage._cdata] = (StorageWeakRef(storage), size, planes)
-        if content is not None and tensor.is_floating_point():
-            self.roundoff = max(self.roundoff, torch.finfo(tensor.dtype).eps)
+        if found is None:
+            found = self.storages[storage._cdata] = (StorageWeakRef(storage), size, Content(torch.zeros(0, dtype=torch.int64), []))
+        found[2].lengthen(end // size)
         planes = found[2]
+        if content is not None and tensor.is_floating_point():
+            before = 0.0 if tensor.numel() == storage.nbytes() // size else planes.roundoff  # of the whole, nothing is left of what was there
+            planes.roundoff = max(before, content.roundoff, torch.finfo(tensor.dtype).eps)
         place = tensor.elem if hasattr(tensor, "elem") and type(tensor).__name__ == "AsyncCollectiveTensor" else tensor
         shape, stride, offset = place.shape, place.stride(), place.storage_offset()
         terms = content.terms if content is not None else []
@@ -201,8 +196,8 @@ class Memory:
             return table[places.reshape(-1)].reshape(factors.shape)
 
         if factor == 0:
-            return Content(torch.where(content.marks > KNOWN, content.marks, torch.ones_like(content.marks)), [])
-        return Content(content.marks, [(numbers, times(factors)) for numbers, factors in content.terms])
+            return Content(torch.where(content.marks > KNOWN, content.marks, torch.ones_like(content.marks)), [], content.roundoff)
+        return Content(content.marks, [(numbers, times(factors)) for numbers, factors in content.terms], content.roundoff)
 
     def added(self, one, other, reason):
         """Element by element; what is unknown in either is in the sum. Terms of the same element of a source become one."""
@@ -211,7 +206,7 @@ class Memory:
         terms = self.merged(terms)
         if len(terms) > MOST_TERMS:
             return Content(torch.full_like(marks, self.reasons.number(reason)), [])
-        return Content(marks, terms)
+        return Content(marks, terms, max(one.roundoff, other.roundoff))
 
     def merged(self, terms):
         """Terms that two planes have of the same elements become one; planes without a term go."""

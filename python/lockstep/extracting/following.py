@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from lockstep.carrying import flat
 from lockstep.extracting.contents import Memory
 from lockstep.extracting.rules import Rules
 
@@ -20,6 +21,7 @@ class Following(TorchDispatchMode):
         self.site = site
         self.paused = 0
         self.stepping = False  # optimizers compute; what they write holds nothing that anybody reduces
+        self.given = []  # to the functional collective that runs: copies of these go into the process group's
         self.operations = 0
 
     @contextmanager
@@ -35,14 +37,20 @@ class Following(TorchDispatchMode):
         keys = keys or {}
         if self.paused or not self.memory.storages or not isinstance(function, torch._ops.OpOverload):
             return function(*arguments, **keys)
-        # A subclass such as DTensor takes the operation apart, and this mode sees its parts then.
-        if any(kind is not torch.Tensor and kind is not torch.nn.Parameter and kind.__name__ in ("DTensor", "AsyncCollectiveTensor") for kind in types):
-            return NotImplemented
         if any(kind.__name__ in ("FakeTensor", "FunctionalTensor") for kind in types):
             return function(*arguments, **keys)
+        # A subclass such as DTensor takes the operation apart, and this mode sees its parts then.
+        if any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
+            return NotImplemented
         self.operations += 1
         if self.operations % 4096 == 0:
             self.memory.sweep()
+        if function._schema.name.startswith("_c10d_functional::"):  # the process group says what comes out (session.py)
+            self.given = list(flat(arguments))
+            try:
+                return function(*arguments, **keys)
+            finally:
+                self.given = []
         with self.pause():
             after = self.rules.before(function, arguments, keys) if not self.stepping else self.rules.in_a_step(function, arguments, keys)
         result = function(*arguments, **keys)

@@ -27,8 +27,9 @@ from lockstep.errors import CaptureError
 from lockstep.extracting import cuda, peers, shims
 from lockstep.extracting.following import Following
 from lockstep.extracting.program import ProgramRun, Stopped
+from lockstep.extracting.session import Session
 from lockstep.loss_scaler import kinds
-from lockstep.optimizers import Replaced
+from lockstep.optimizers import Replaced, before
 
 
 def environment(rank, world, local_world):
@@ -211,7 +212,7 @@ def play(settings, rank, draw=0):
     torch.set_num_threads(1)
     sites = CallSites()
     following = Following(sites.innermost)
-    session = peers.Session(following, sites, draw)
+    session = Session(following, sites, draw)
     session.tape, session.carrying = settings.get("tape", {}), settings.get("carrying", set())
     session.rank, session.told = rank, settings.get("told", {})
     peers.register(session)
@@ -222,6 +223,7 @@ def play(settings, rank, draw=0):
     error = None
     sys.argv = [settings["script"]] + list(settings["arguments"])
     cuda.install()
+    Replaced(torch.cuda, "synchronize", before(session.arrive))
     with following:
         try:
             if settings.get("module"):
@@ -242,16 +244,16 @@ def play(settings, rank, draw=0):
         except BaseException as failure:
             error = died(failure)
     run = start.run
-    if error is not None and error["kind"] == "waits":
-        return {"rank": rank, "error": error, "stored": store.own}
-    if run is None:
-        return {"rank": rank, "error": error or {"kind": "nothing", "said": "no model was called whose parameters an optimizer has", "frames": []}}
-    with following.pause(), contextlib.suppress(Stopped):
-        run.close(died=error is not None)
-    if error is None and run.steps == 0:
+    if run is not None and not (error is not None and error["kind"] == "waits"):
+        with following.pause(), contextlib.suppress(Stopped):
+            run.close(died=error is not None)
+    if error is None and run is None:
+        error = {"kind": "nothing", "said": "no model was called whose parameters an optimizer has", "frames": []}
+    elif error is None and run.steps == 0:
         error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
-    return {"rank": rank, "error": error, "events": run.recorder.events, "sent": session.sent, "stored": store.own, "carries": sorted(session.carries),
-            "silent": sorted(session.silent), "numbers": session.numbers}
+    return {"rank": rank, "error": error, "events": run.recorder.events if run is not None else [], "sent": session.sent, "stored": store.own,
+            "carries": sorted(session.carries), "silent": sorted(session.silent), "numbers": session.numbers, "taken": session.taken,
+            "asked": session.asked}
 
 
 def died(failure):

@@ -10,6 +10,7 @@ from lockstep.adapters.plain import Plain
 from lockstep.capturing import Run
 from lockstep.errors import CaptureError
 from lockstep.extracting.contents import KNOWN
+from lockstep.extracting.session import Noise
 from lockstep.parameters import held_by, is_dtensor, local_of
 from lockstep.pieces import range_of
 
@@ -64,7 +65,7 @@ def joined(parameter, pieces):
 
 
 class ProgramRun(Run):
-    """`session`: peers.Session; `most`: so many optimizer steps are looked at, after which the script is stopped."""
+    """`session`: session.Session; `most`: so many optimizer steps are looked at, after which the script is stopped."""
 
     bits_tell = False
 
@@ -72,7 +73,7 @@ class ProgramRun(Run):
         super().__init__(model, optimizer, out="-", collectives=False, report=False, **options)
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
         self.session, self.following, self.most = session, session.following, most
-        self.noise = torch.Generator().manual_seed((session.draw << 32) + self.rank)
+        self.noise = Noise(self.rank, session.draw)
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
     def start(self):
@@ -96,8 +97,7 @@ class ProgramRun(Run):
         with torch.no_grad(), self.following.pause():
             local = local_of(gradient)
             self.look_for_reductions(parameter, local)
-            # Of another size in the other draw: a branch on the size of a gradient goes another way.
-            fresh = torch.randn(local.shape, generator=self.noise, dtype=torch.float64).mul_(2.0 ** (-10 * self.session.draw)).to(local.dtype)
+            fresh = self.noise.like(local)
             if is_dtensor(gradient):
                 from torch.distributed.tensor import DTensor
 

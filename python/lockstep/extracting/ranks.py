@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 
+from lockstep.extracting.found import Found, NotPlayed
 from lockstep.extracting.merging import Different, Merged
 
 EVERY = 64  # so many ranks are all played
@@ -43,10 +44,8 @@ class Player:
     def __init__(self, settings, folder, jobs, limit, descriptor):
         self.settings, self.folder, self.jobs, self.limit, self.descriptor = settings, folder, jobs, limit, descriptor
         self.running = {}  # by process: rank
-        self.stored = settings["stored"] = {}  # by key, what ranks have set in the store
-        self.carrying = settings["carrying"] = set()  # calls into which a rank puts gradients
-        self.silent = {}  # by rank: calls into which it puts none
-        self.numbers, self.told = {}, settings.setdefault("told", {})  # whole numbers that ranks have put into calls; those of all, where they differ
+        self.left = Found()
+        settings.update(stored=self.left.stored, carrying=self.left.carrying, told=self.left.told)
 
     def path(self, rank, kind, draw=0):
         return os.path.join(self.folder, "rank-%05d.%d.%s" % (rank, draw, kind))
@@ -89,6 +88,7 @@ class Player:
     def start(self, rank, draw):
         sys.stdout.flush()
         sys.stderr.flush()
+        self.left.playing(rank)
         process = os.fork()
         if process == 0:
             self.child(rank, draw)
@@ -102,39 +102,44 @@ class Player:
         self.running = {}
 
     def play(self, ranks):
-        """What each leaves, in the order in which they end. Those that wait for what others set in the store are played again when these have.
-        Raises Failed with the first that has no program."""
+        """What each leaves, in the order in which they end. Those that wait for what others set in the store, or have died of what another rank was yet to
+        say, are played again when it is there. Raises Failed with the first that has no program."""
         while ranks:
-            known, again = len(self.stored), []
+            known, again = len(self.left.stored), {}
             for found in self.play_once(ranks):
                 if found["error"]:
-                    again.append(found)
+                    again[found["rank"]] = found["error"]
                 else:
                     yield found
-            if again and len(self.stored) == known:
-                raise Failed(self.failure(again[0]["rank"], again[0]["error"]))
-            ranks = sorted({found["rank"] for found in again})
+            self.left.tell_what_one_says()
+            if again and len(self.left.stored) == known and not self.left.stale & set(again):
+                rank = min(again)
+                raise Failed(self.failure(rank, again[rank]))
+            ranks = sorted(again)
 
-    def ranks_with_other_counts(self):
-        """Ranks that have put whole numbers into a call of which they do not know yet that others have put in others. What these are is told from
-        now on."""
-        again = set()
-        for call, (members, own) in self.numbers.items():
-            if len({json.dumps(value) for value in own.values()}) == 1:
-                continue
-            missing = [rank for rank in members if rank not in own]
-            if missing:
-                raise Failed("ranks put different numbers into one collective, as counts of tokens are, and rank %d was not played, so that their sum is"
-                             " not known: give --all-ranks" % missing[0])
-            everybody = [own[rank] for rank in members]
-            if self.told.get(call) != everybody:
-                self.told[call] = everybody
-                again.update(members)
-        return sorted(again)
+    def again(self):
+        """Ranks that have to be played again with what others have left."""
+        try:
+            return self.left.again()
+        except NotPlayed as missing:
+            raise Failed("ranks put different numbers into one collective, as counts of tokens are, and rank %d was not played, so that their sum is"
+                         " not known: give --all-ranks" % missing.rank) from None
 
-    def ranks_without_input(self):
-        """Ranks that put nothing into a call into which others put gradients: what they get of it is none, as far as they know."""
-        return sorted(rank for rank, calls in self.silent.items() if calls & self.carrying)
+    def new_tape(self):
+        """What the first rank has sent to all; whether that is something else than what ranks were given."""
+        path, before = self.path(0, "tape"), self.settings.get("tape")
+        if not os.path.exists(path):
+            return False
+        import torch
+
+        self.settings["tape"] = tape = torch.load(path, weights_only=True)
+        os.remove(path)
+        if before is None or before.keys() != tape.keys():
+            return True
+
+        def same(one, other):
+            return one is other or (one is not None and other is not None and one.dtype == other.dtype and torch.equal(one.nan_to_num(), other.nan_to_num()))
+        return not all(why == before[key][0] and all(map(same, values, before[key][1])) for key, (why, values) in tape.items())
 
     def play_once(self, ranks):
         waiting = [(rank, draw) for rank in ranks for draw in DRAWS][::-1]
@@ -160,13 +165,8 @@ class Player:
         except OSError:
             raise Failed(self.without(rank, draw, status)) from None
         os.remove(self.path(rank, "json", draw))
-        self.stored.update(found.get("stored", {}))
-        self.carrying.update(found.get("carries", ()))
-        self.silent[rank] = set(found.get("silent", ()))
-        if draw == 0:
-            for call, (members, own, _) in found.get("numbers", {}).items():
-                self.numbers.setdefault(call, (members, {}))[1][rank] = own
-        if found["error"] and found["error"]["kind"] != "waits":
+        self.left.add(rank, draw, found)
+        if found["error"] and found["error"]["kind"] != "waits" and not found["asked"]:
             raise Failed(self.failure(rank, found["error"]))
         return found
 
@@ -217,6 +217,9 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
         except ImportError:
             raise Failed("the Python %s has no torch: --python or LOCKSTEP_PYTHON names the one that runs the script" % sys.executable) from None
 
+        with contextlib.suppress(Exception):
+            import torch._dynamo  # which every optimizer imports, for seconds
+
         from lockstep.extracting import megatron, shims
 
         megatron.install()
@@ -230,8 +233,7 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
                 waits = [0]
             else:
                 merged.add(0, found["events"], found["draw"])
-        if os.path.exists(player.path(0, "tape")):
-            settings["tape"] = torch.load(player.path(0, "tape"), weights_only=True)
+        player.new_tape()
         gc.freeze()
         first = [rank for rank in first_ranks(world) if rank != 0]
         for _ in take(waits + (list(range(1, world)) if every else first)):
@@ -244,11 +246,14 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
             for _ in take([rank for rank in range(world) if rank not in known]):
                 pass
         for _ in range(ROUNDS):
-            again = sorted({*player.ranks_with_other_counts(), *player.ranks_without_input()})
+            again = player.again()
             if not again:
                 break
             for _ in take(again):
                 pass
+            if player.new_tape():
+                player.left.stale.update(player.left.taken)
+                player.left.stale.discard(0)
         else:
             raise Failed("what ranks put into collectives depends on what they got from others, and has not settled after %d rounds" % ROUNDS)
     except Different as different:

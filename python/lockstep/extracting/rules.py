@@ -3,6 +3,8 @@
 those whose result is no gradient any more. Whatever else reads a gradient leaves what is not known, with the operation's name and place."""
 
 import contextlib
+from fractions import Fraction
+from math import isfinite
 
 import torch
 
@@ -15,7 +17,11 @@ MOVES = {
     "_chunk_cat", "chunk_cat", "split_with_sizes_copy", "unfold_copy", "expand_copy", "permute_copy", "view_copy", "slice_copy", "t_copy", "transpose_copy", "select_copy",
     "as_strided_copy", "masked_select", "narrow_copy", "alias_copy", "detach_copy", "unsqueeze_copy", "squeeze_copy", "tril", "triu", "lift_fresh_copy",
 }
-OF_ATEN = {"fsdp::chunk_cat": "_chunk_cat"}  # operations of others that are torch's own by another name
+JOINS = {"cat", "stack", "_chunk_cat", "chunk_cat"}  # all tensors that they read are moved; what is no floating point number elsewhere says what is
+# Operations of others that are torch's own. What else has such a name may do anything.
+OF_ATEN = {"fsdp::chunk_cat": "_chunk_cat", "fsdp::split_with_sizes_copy": "split_with_sizes_copy"}
+# They write what they are given, or what comes by chance, over all that was there.
+FILLS = {"zero_", "fill_", "_foreach_zero_", "normal_", "uniform_", "random_"}
 # They read no values.
 FORGETS = {"empty_like", "zeros_like", "ones_like", "rand_like", "randn_like", "full_like", "new_empty", "new_zeros", "new_ones", "new_full",
            "new_empty_strided", "size", "numel", "record_stream", "is_same_size"}
@@ -23,22 +29,40 @@ SCALARS = (int, float)
 
 
 def name_of(function):
-    name = function._schema.name.split("::")[-1]
-    return name[:-4] if name.endswith("_out") else name
+    """The operation's name if it is torch's own; "" of others."""
+    full = function._schema.name
+    return full[len("aten::"):] if full.startswith("aten::") else OF_ATEN.get(full, "")
 
 
 def scalar(value):
     """A number that all elements of an argument are, and its binary digits; None where they are not one."""
-    if isinstance(value, bool):
-        return (int(value), 53)
     if isinstance(value, SCALARS):
-        return (value, 53)
-    if isinstance(value, torch.Tensor) and value.numel() > 0:
+        return (value, digits_of(value))
+    if isinstance(value, torch.Tensor) and value.numel() > 0 and not value.is_complex():
         first = value.reshape(-1)[0]
         if value.numel() == 1 or bool((value == first).all()):
-            digits = {torch.float32: 24, torch.bfloat16: 8, torch.float16: 11}.get(value.dtype, 53)
-            return (first.item(), digits)
+            number = first.item()
+            return (number, {torch.float32: 24, torch.bfloat16: 8, torch.float16: 11}.get(value.dtype, digits_of(number)))
     return None
+
+
+def digits_of(number):
+    """The binary digits that a number of Python's has: those of float32 where it came out of one, as of tensor.item()."""
+    is_short = isinstance(number, float) and isfinite(number) and Fraction(number).numerator.bit_length() <= 24
+    return 24 if is_short else 53
+
+
+def dense(tensor):
+    """The tensor itself, or the one that has the numbers of a sparse one."""
+    if tensor.layout == torch.strided or tensor.layout == torch._mkldnn:
+        return tensor
+    return tensor._values() if tensor.layout == torch.sparse_coo else tensor.values()
+
+
+def is_crowded(tensor):
+    """Whether it has an element of memory more than once: what an operation leaves there depends on its order."""
+    memory = memory_of(tensor)
+    return memory is not None and tensor.numel() * tensor.element_size() > memory[2] - memory[1]
 
 
 def overlap(one, other):
@@ -71,45 +95,50 @@ class Rules:
             if bool(strange.any()):
                 number = self.memory.reasons.number(self.reason("numbers that are no gradients", ", added to gradients"))
                 marks = torch.where(strange, torch.full_like(marks, number), marks)
-        return Content(marks, found.terms if found is not None else [])
+        return Content(marks, found.terms, found.roundoff) if found is not None else Content(marks, [])
 
     # Before the operation runs: what its results will hold. A list of (tensor or index of the result, content).
 
     def before(self, function, arguments, keys):
         """What is known before it runs: a function of its result that says what the tensors it wrote hold. None: it reads nothing of ours."""
-        name = function._schema.name.split("::")[-1]
-        read = [tensor for tensor in list(flat(arguments)) + list(flat(keys.values())) if self.memory.holds(tensor)]
-        if not read:
+        name = name_of(function)
+        given = [dense(tensor) for tensor in [*flat(arguments), *flat(keys.values())]]
+        if not any(self.memory.holds(tensor) for tensor in given):
             return None
-        if name in FORGETS or name.endswith("_like") or name.startswith("new_"):
-            return lambda result: []
-        changed = self.changed(function, arguments, keys)
+        if name in ("set_", "resize_", "detach_", "requires_grad_"):  # they write nothing
+            return None
+        if function.is_view:  # before it is looked at what is there: it may be the whole of a large buffer
+            return self.shows(function, given)
+        changed, outputs = self.changed(function, arguments, keys), self.outputs(function, keys)
+        inputs = [*flat(arguments), *flat([value for key, value in keys.items() if key not in outputs])]
+        own = [tensor for tensor in map(dense, inputs) if self.memory.of(tensor) is not None]
+        outputs = list(flat(list(outputs.values())))
+        if own and any(tensor.layout != torch.strided for tensor in inputs):
+            return self.not_known(function, name, changed, own)
+        if not own or name in FORGETS or name.endswith("_like") or name.startswith("new_"):
+            return lambda result: [(tensor, None) for tensor in changed]
         if name in ("copy_", "_foreach_copy_"):
             return self.copies(arguments)
-        if name in ("zero_", "fill_", "_foreach_zero_", "normal_", "uniform_", "random_", "set_", "resize_", "detach_", "requires_grad_"):
-            return self.fills(name, arguments)
-        own = [tensor for tensor in read if self.memory.of(tensor) is not None]
-        if not own:
+        if name in FILLS and not any(self.memory.of(tensor) is not None for tensor in flat(arguments[1:])):
             return lambda result: [(tensor, None) for tensor in changed]
-        outputs = [keys[argument.name] for argument in function._schema.arguments if argument.kwarg_only and argument.alias_info is not None
-                   and argument.alias_info.is_write and argument.name in keys]
-        outputs = list(flat(outputs))
-        if all(any(tensor is output for output in outputs) for tensor in own):
-            return lambda result: [(tensor, None) for tensor in changed]
+        # A gradient says which elements, or is read as bits; or elements are written several times.
+        if any(not tensor.is_floating_point() for tensor in own) or any(map(is_crowded, changed)):
+            return self.not_known(function, name, changed, own)
         if name == "_amp_foreach_non_finite_check_and_unscale_":
             return self.unscaled(arguments)
         if name.startswith("_foreach_"):
             return self.each(function, name, arguments, keys)
         base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-        if base in MOVES and all(tensor.dtype.is_floating_point for tensor in own):  # else a gradient says which elements, or is read as bits
+        if base in MOVES and function._overloadname != "dtype":
             with contextlib.suppress(RuntimeError, IndexError, TypeError, ValueError):  # what the operation raises itself, or takes of no planes
                 return self.moves(function, name, arguments, keys, outputs)
             return self.not_known(function, name, changed, own)
-        linear = {"mul": self.times, "div": self.times, "true_divide": self.times, "neg": self.times, "add": self.plus, "sub": self.plus, "sum": self.total}.get(base)
+        linear = {"mul": self.times, "div": self.times, "true_divide": self.times, "neg": self.times, "add": self.plus, "sub": self.plus,
+                  "sum": self.total, "mean": self.total}.get(base)
         if linear is not None:
             found = linear(base, arguments, keys)
             if found is not None:
-                return lambda result: [(tensor, found) for tensor in (changed or flat([result]))]
+                return lambda result: [(tensor, self.as_number(function, tensor, found)) for tensor in (changed or flat([result]))]
         return self.not_known(function, name, changed, own)
 
     def in_a_step(self, function, arguments, keys):
@@ -126,17 +155,38 @@ class Rules:
                  for place, argument in enumerate(function._schema.arguments)]
         return list(flat([value for argument, value in given if argument.alias_info is not None and argument.alias_info.is_write]))
 
+    @staticmethod
+    def outputs(function, keys):
+        """By key, what it writes and does not read."""
+        return {argument.name: keys[argument.name] for argument in function._schema.arguments
+                if argument.kwarg_only and argument.alias_info is not None and argument.alias_info.is_write and argument.name in keys}
+
+    def as_number(self, function, tensor, content):
+        """The content of a tensor that it was written to; whole numbers and truths lose what makes a gradient one."""
+        return content if tensor.is_floating_point() else self.memory.unknown(tensor, self.reason(function._schema.name))
+
+    def shows(self, function, given):
+        """A view shows the memory that it lies in. What such an operation leaves elsewhere is not known."""
+        storages = {memory_of(tensor)[0]._cdata for tensor in given if self.memory.holds(tensor)}
+
+        def after(result):
+            elsewhere = [tensor for tensor in flat([result]) if memory_of(tensor) is not None and memory_of(tensor)[0]._cdata not in storages]
+            return [(tensor, self.memory.unknown(tensor, self.reason(function._schema.name))) for tensor in elsewhere]
+        return after
+
     def not_known(self, function, name, changed, own):
         """A view shows the memory that it lies in; anything else that it wrote is not known. The norm of a gradient is no gradient."""
         reason = self.known_reason(own) or self.reason(function._schema.name)
-        storages = {tensor.untyped_storage()._cdata for tensor in own}
+        storages = {memory_of(tensor)[0]._cdata for tensor in own}
 
         def after(result):
             written = [(tensor, self.memory.unknown(tensor, reason)) for tensor in changed]
             for tensor in flat([result]):
                 if any(tensor is one for one in changed):  # else whole numbers and truths as well: what is made of them may be a factor
                     continue
-                if tensor.untyped_storage()._cdata not in storages:  # else a view
+                tensor = dense(tensor)
+                memory = memory_of(tensor)
+                if memory is not None and memory[0]._cdata not in storages:  # else a view
                     written.append((tensor, self.memory.unknown(tensor, reason)))
             return written
         return after
@@ -159,26 +209,23 @@ class Rules:
             content = self.memory.of(source) if isinstance(source, torch.Tensor) else None
             if content is not None and overlap(target, source):  # what comes of it, torch does not say
                 found.append((target, self.memory.unknown(target, self.reason("a copy within overlapping memory"))))
-                continue
-            found.append((target, content.map(lambda plane, target=target: plane.expand(target.shape).clone()) if content is not None else None))
+            elif content is not None and target.dtype != source.dtype and not (target.is_floating_point() and source.is_floating_point()):
+                found.append((target, self.memory.unknown(target, self.reason("a copy of a gradient into whole numbers, or out of them"))))
+            else:
+                found.append((target, content.map(lambda plane, target=target: plane.expand(target.shape).clone()) if content is not None else None))
         return lambda result: found
-
-    def fills(self, name, arguments):
-        targets = arguments[0] if isinstance(arguments[0], (list, tuple)) else [arguments[0]]
-        if name in ("set_", "resize_", "detach_", "requires_grad_"):
-            return lambda result: []
-        return lambda result: [(tensor, None) for tensor in targets]
 
     def moves(self, function, name, arguments, keys, outputs):
         """Runs it on the planes of what it reads."""
-        tensors = [tensor for tensor in flat(arguments) if tensor.dtype.is_floating_point]
+        tensors = [tensor for tensor in flat(arguments) if tensor.is_floating_point() or name in JOINS]
         contents = {id(tensor): self.memory.of(tensor) for tensor in tensors}
         depth = max(len(content.terms) for content in contents.values() if content is not None)
+        roundoff = max(content.roundoff for content in contents.values() if content is not None)
         options = {key: value for key, value in keys.items() if key not in ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "out")}
         if name == "constant_pad_nd":
             arguments = tuple(arguments[:2])
 
-        operation = getattr(torch.ops.aten, OF_ATEN.get(function._schema.name, name))
+        operation = getattr(torch.ops.aten, name)
 
         def run(choose):
             def plane(value):
@@ -205,12 +252,9 @@ class Rules:
             made = [list(flat([plane])) for plane in planes]
             found = []
             for place, tensor in enumerate(written):
-                if not tensor.dtype.is_floating_point:
-                    found.append((tensor, self.memory.unknown(tensor, self.reason(function._schema.name))))
-                    continue
                 own = [plane[place].reshape(tensor.shape) for plane in made]
-                content = Content(own[0], [(own[1 + 2 * term], own[2 + 2 * term]) for term in range(depth)])
-                found.append((tensor, content if bool(content.marks.any()) else None))
+                content = Content(own[0], [(own[1 + 2 * term], own[2 + 2 * term]) for term in range(depth)], roundoff)
+                found.append((tensor, self.as_number(function, tensor, content) if bool(content.marks.any()) else None))
             return found
         return after
 
@@ -233,16 +277,18 @@ class Rules:
             return None
         shape = torch.broadcast_shapes(*(value.shape for value in (first, second) if isinstance(value, torch.Tensor)))
         content = self.content(gradient).map(lambda plane: plane.expand(shape))
+        content.roundoff = max(content.roundoff, 2.0 ** (1 - factor[1]))  # of the number itself
         return self.memory.scaled(content, number if base == "mul" else 1 / number)
 
     def plus(self, base, arguments, keys):
         first, second = arguments[0], arguments[1]
         if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
             other = second if isinstance(first, torch.Tensor) else first
-            if scalar(other) != (0, 53):
+            if scalar(other) is None or scalar(other)[0] != 0:
                 return None
             return self.content(first if isinstance(first, torch.Tensor) else second)
-        alpha = fraction_of(keys.get("alpha", arguments[2] if len(arguments) > 2 else 1))
+        alpha = scalar(keys.get("alpha", arguments[2] if len(arguments) > 2 else 1))
+        alpha = fraction_of(*alpha) if alpha is not None else None
         if alpha is None:
             return None
         shape = torch.broadcast_shapes(first.shape, second.shape)
@@ -250,11 +296,12 @@ class Rules:
         return self.memory.added(one, self.memory.scaled(other, -alpha if base == "sub" else alpha), self.reason("a sum of too many terms"))
 
     def total(self, base, arguments, keys):
-        """A sum along dimensions, of few elements."""
+        """A sum or an average along dimensions, of few elements."""
         tensor = arguments[0]
         dims = arguments[1] if len(arguments) > 1 else keys.get("dim")
         keep = arguments[2] if len(arguments) > 2 else keys.get("keepdim", False)
-        dims = list(range(tensor.dim())) if dims is None or dims == [] else [dim % tensor.dim() for dim in ([dims] if isinstance(dims, int) else dims)]
+        dims = list(range(tensor.dim())) if dims is None or dims == [] or not tensor.dim() else \
+            [dim % tensor.dim() for dim in ([dims] if isinstance(dims, int) else dims)]
         count = 1
         for dim in dims:
             count *= tensor.shape[dim]
@@ -266,6 +313,8 @@ class Rules:
         result = parts.map(lambda plane: plane[..., 0])
         for place in range(1, count):
             result = self.memory.added(result, parts.map(lambda plane, place=place: plane[..., place]), self.reason("a sum of too many terms"))
+        if base == "mean":
+            result = self.memory.scaled(result, Fraction(1, count))
         if keep:
             shape = [1 if dim in dims else size for dim, size in enumerate(tensor.shape)]
             result = result.map(lambda plane: plane.reshape(shape))
@@ -282,8 +331,9 @@ class Rules:
     def each(self, function, name, arguments, keys):
         """One of torch's operations on lists: that of each of its tensors."""
         base = name[len("_foreach_"):]
-        inplace, base = base.endswith("_"), base.rstrip("_")
+        base = base.rstrip("_")
         lists = [argument for argument in arguments if isinstance(argument, (list, tuple)) and argument and isinstance(argument[0], torch.Tensor)]
+        changed = self.changed(function, arguments, keys)
         linear = {"mul": self.times, "div": self.times, "neg": self.times, "add": self.plus, "sub": self.plus}.get(base)
         found = []
         for place in range(len(lists[0])):
@@ -296,6 +346,6 @@ class Rules:
             found.append(content if content is not None else self.reason(function._schema.name))
 
         def after(result):
-            written = lists[0] if inplace else list(flat([result]))
+            written = changed or list(flat([result]))
             return [(tensor, self.memory.unknown(tensor, content) if isinstance(content, str) else content) for tensor, content in zip(written, found)]
         return after

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What played ranks leave that others have to know, and which ranks are to be played again with it: keys of the store, calls with gradients in them, and
+whole numbers that they put into calls (numbers.py)."""
+
+import json
+
+# Of these it must be known what all put in, or nothing is: counts of tokens go through them.
+ALL_MATTER = ("all_reduce", "reduce_scatter", "all_gather")
+
+MOST_TIMES = 3
+
+
+class NotPlayed(Exception):
+    """A rank whose numbers matter was not played: `rank`."""
+
+    def __init__(self, rank):
+        super().__init__()
+        self.rank = rank
+
+
+class Found:
+    """Of all ranks that were played. `stored`, `carrying` and `told` are what ranks that are played later are given."""
+
+    def __init__(self):
+        self.stored = {}  # by key, what ranks have set in the store
+        self.carrying = set()  # calls into which a rank puts gradients
+        self.told = {}  # by call: what each member puts in, where that is not the same; [] where it is not known
+        self.silent = {}  # by rank: calls into which it puts no gradients
+        # By call: its members, its operation, the rank that says what comes out (or None), and by rank what it puts in; None where that is not known.
+        self.numbers = {}
+        self.times = {}  # by call: how often it was told
+        self.taken, self.asked = {}, {}  # by rank: numbers that it took from what the first rank has sent, and calls of which it got none
+        self.stale = set()  # ranks that were given something else than what is known now
+
+    def playing(self, rank):
+        """With all that is known."""
+        self.stale.discard(rank)
+
+    def add(self, rank, draw, left):
+        """What a rank has left."""
+        self.stored.update(left.get("stored", {}))
+        self.carrying.update(left.get("carries", ()))
+        self.silent[rank] = set(left.get("silent", ()))
+        if draw == 0:
+            for call, (members, op, speaker, own) in left.get("numbers", {}).items():
+                self.numbers.setdefault(call, (members, op, speaker, {}))[3][rank] = own
+            self.taken[rank], self.asked[rank] = left.get("taken", {}), set(left.get("asked", ()))
+
+    def tell(self, call, everybody, ranks, are_objects=False):
+        """Objects that are others each time, as with the number of a process in them, are told a few times."""
+        self.told[call] = everybody
+        self.times[call] = self.times.get(call, 0) + 1
+        if not are_objects or self.times[call] <= MOST_TIMES:
+            self.stale.update(ranks)
+
+    def tell_what_one_says(self):
+        """Of broadcasts, and of what is sent from one to another."""
+        for call, (members, op, speaker, own) in self.numbers.items():
+            if speaker is None:
+                continue
+            everybody = [own.get(rank) for rank in members]
+            sent = own[speaker]
+            others = {rank: [sent[number]] if op == "scatter" else sent for number, rank in enumerate(members) if rank in self.taken and rank != speaker}
+            wrong = {rank for rank, values in others.items() if call in self.asked[rank] or self.taken[rank].get(call, values) != values}
+            if self.told.get(call, everybody) != everybody:
+                wrong = others
+            if wrong:
+                self.tell(call, everybody, wrong)
+
+    def tell_what_all_say(self):
+        """Of calls into which all members put numbers, where these differ. Raises NotPlayed."""
+        for call, (members, op, speaker, own) in self.numbers.items():
+            if speaker is not None or len({json.dumps(value) for value in own.values()}) == 1:
+                continue
+            missing = [rank for rank in members if rank not in own]
+            if missing and op in ALL_MATTER and None not in own.values():
+                raise NotPlayed(missing[0])
+            everybody = [] if missing or None in own.values() else [own[rank] for rank in members]
+            if self.told.get(call) != everybody:
+                self.tell(call, everybody, own, all(isinstance(one, str) for values in everybody for one in values))
+
+    def again(self):
+        """Ranks that have to be played again. Raises NotPlayed."""
+        self.tell_what_one_says()
+        self.tell_what_all_say()
+        # What they get of a call into which others put gradients is none, as far as they know.
+        return sorted(self.stale.union(rank for rank, calls in self.silent.items() if calls & self.carrying))

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comes out of the collectives of a rank whose peers are played.
+
+A collective ends at once. Where what this rank puts in holds gradients, what comes out is a new source: noise, whose part in everything that follows
+is found out. Of few whole numbers, as counts, sizes and objects are, ranks get what the others have put in (numbers.py), as ranks that were played
+before have found. Anything else, as parameters and activations, comes out as if every other rank had put in what this one has, and it is not known.
+"""
+
+import hashlib
+import sys
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _create_work_from_future
+from torch.futures import Future
+
+from lockstep.extracting import numbers
+from lockstep.extracting.contents import KNOWN
+
+C10D = "torch/distributed/distributed_c10d.py"
+FEW = 16  # elements
+MOST_TOLD = 4096
+MOST_BYTES = 1 << 18
+MOST_TAPED = 1 << 16  # elements of a tensor
+REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
+
+
+def done(result):
+    future = Future()
+    future.set_result(result)
+    return _create_work_from_future(future)
+
+
+class Waiting(dist.Work):
+    """A collective that is asynchronous: what it leaves may be read when it was waited for, and is not known before."""
+
+    def __init__(self, result, arrive):
+        super().__init__()
+        self.left, self.arrive = result, arrive
+
+    def wait(self, timeout=None):
+        self.arrive()
+        return True
+
+    def is_completed(self):
+        return self.wait()
+
+    def is_success(self):
+        return True
+
+    def synchronize(self):
+        self.arrive()
+
+    block_current_stream = synchronize
+
+    def result(self):
+        self.arrive()
+        return self.left
+
+    def get_future(self):
+        self.arrive()
+        future = Future()
+        future.set_result(self.left)
+        return future
+
+
+def together(works, result):
+    """One for all."""
+    return works[0] if len(works) == 1 else Waiting(result, lambda: [work.wait() for work in works])
+
+
+def count_of(tensors):
+    return sum(tensor.numel() for tensor in tensors)
+
+
+class Noise:
+    """Numbers in the place of gradients. Those of the second draw are others: 1,000 times smaller, and of each tensor the sum has the other sign, so that
+    branches on the size or the sign of a gradient go another way."""
+
+    def __init__(self, seed, draw):
+        self.draw = draw
+        # torch's generator takes the lower 32 bits of a seed alone.
+        self.generators = [torch.Generator().manual_seed((seed + 0x9E3779B9 * one) % (1 << 32)) for one in range(draw + 1)]
+
+    def like(self, tensor):
+        *before, values = [torch.randn(tensor.shape, generator=generator, dtype=torch.float64) for generator in self.generators]
+        if before and bool((values.sum() > 0) == (before[0].sum() > 0)):
+            values = -values
+        return values.mul_(2.0 ** (-10 * self.draw)).to(tensor.dtype)
+
+
+class Session:
+    """What the groups of this process tell their collectives to: `following` (following.Following) and `record`, a function of an event."""
+
+    def __init__(self, following, sites, draw=0):
+        self.following, self.sites, self.draw = following, sites, draw
+        self.record = lambda event: None
+        self.noise = Noise(0x10C457E9, draw)
+        self.tape = {}  # what a rank that was played before has sent to all: by the group and the number of the call in it
+        self.sent, self.sends = {}, {}  # the same of this rank, and how many such calls a group has had
+        self.members_of = {}  # by the reason for which it is not known: ranks whose numbers are in it
+        self.calls = {}
+        self.pending = []  # functions by which what asynchronous collectives leave is there
+        # As ranks that were played before have found: calls into which others put gradients, and whole numbers that all ranks have put into calls.
+        self.rank, self.carrying, self.told = 0, set(), {}
+        self.carries, self.silent = set(), set()  # calls of this rank, with gradients in them and without
+        # Whole numbers: those that this rank puts in, those that it took from the tape, and calls of which it has got none.
+        self.numbers, self.taken, self.asked = {}, {}, []
+
+    def issue(self, group, op, inputs, outputs, play, reduce=None, **more):
+        """A collective: `inputs` are the tensors that this rank puts in, in their order, and `outputs` those that it gets. `play` writes the outputs
+        as if all ranks had put in the same."""
+        inputs, outputs = [tensor.detach() for tensor in inputs], [tensor.detach() for tensor in outputs]
+        following, memory = self.following, self.following.memory
+        for tensor in inputs + outputs:
+            if tensor.numel() and not is_dense(tensor):
+                raise ValueError("Tensors must be contiguous: NCCL refuses a tensor of the strides %s in %s, and gloo reduces other memory than its own"
+                                 % (tuple(tensor.stride()), op))
+        # In the order of memory, as backends send them.
+        inputs, outputs = [in_memory_order(tensor) for tensor in inputs], [in_memory_order(tensor) for tensor in outputs]
+        with following.pause(), torch.no_grad():
+            self.take_copies(inputs)
+            contents = [memory.of(tensor) for tensor in inputs]
+            call = self.call(group, op, more.get("peer"))
+            speaker = self.speaker(group, op, more)
+            carries = any(content is not None and bool((content.marks == KNOWN).any()) for content in contents) or call in self.carrying
+            if any(tensor.is_floating_point() for tensor in inputs + outputs):
+                (self.carries if carries else self.silent).add(call)
+            told = inputs or outputs
+            event = {"op": op, "group": group.members(), "elements": count_of(told),
+                     "dtype": str(told[0].dtype).replace("torch.", "") if told else None, "reduce": reduce, "async": is_async(), **more}
+            if group.twin() and op not in ("send", "recv"):
+                event["communicator"] = group.twin()
+            if carries:
+                event["input"] = self.written(inputs, contents)
+                if reduce == "premul_sum" and "factor" not in more:
+                    event["input"] = [[0, event["elements"], "a factor that is no one number, at %s" % self.place()]]
+            unknown = None if carries else next((memory.reasons[int(one.marks[one.marks > KNOWN][0])] for one in contents if one is not None), None)
+            own = numbers.listed(inputs) if not carries and unknown is None and self.are_told(inputs) else None  # before it is written over
+            for tensor in outputs:
+                memory.put(tensor, None)
+            play()
+            taped = self.from_tape(group, inputs, outputs, speaker, unknown) if op in ("broadcast", "scatter") else None
+            if carries:
+                left = self.leave(outputs)
+                event.update({"output": left} if left else {})
+            elif speaker == self.rank:  # it alone says what comes out
+                if own is not None:
+                    self.numbers[call] = event["group"], op, speaker, own
+                elif unknown is not None:
+                    self.forget(outputs, unknown)
+            elif speaker is None and unknown is not None:  # what comes of what is not known, as of a norm, is not known
+                if self.are_told(inputs):
+                    self.numbers[call] = event["group"], op, None, None
+                self.forget(outputs, unknown)
+            elif len(event["group"]) > 1:
+                self.exchange(call, op, event["group"], own, inputs, outputs, reduce, speaker, taped)
+            if op == "reduce" and more["root"] != self.rank:  # gloo leaves sums of some ranks there, and NCCL what was there
+                self.forget(inputs, "what a reduce to another rank has left at %s" % self.place())
+            event["call"] = self.sites.innermost()
+            work = self.waiting(op, outputs) if event["async"] and "output" in event else done(outputs)
+        self.record(event)
+        if op == "barrier":
+            self.arrive()
+        return work
+
+    def waiting(self, op, outputs):
+        """What a collective has left is there when it was waited for: by itself, or by what waits for all."""
+        memory = self.following.memory
+        reason = "an asynchronous %s at %s, which nobody has waited for" % (op, self.place())
+        number = memory.reasons.number(reason)
+        coming = [(tensor, memory.of(tensor).map(torch.clone)) for tensor in outputs if tensor.numel()]
+        self.forget(outputs, reason)
+
+        def arrive():
+            with self.following.pause(), torch.no_grad():
+                while coming:
+                    tensor, content = coming.pop()
+                    now = memory.of(tensor)
+                    if now is not None and bool((now.marks == number).all()):  # else somebody has written over it
+                        memory.put(tensor, content)
+        self.pending.append(arrive)
+        return Waiting(outputs, arrive)
+
+    def arrive(self):
+        """All that is asynchronous has ended, as of a barrier."""
+        for arrive in self.pending:
+            arrive()
+        self.pending = []
+
+    def take_copies(self, inputs):
+        """What a functional collective was given, the copies of it hold as well."""
+        memory = self.following.memory
+        if len(self.following.given) != len(inputs):
+            return
+        for given, tensor in zip(self.following.given, inputs):
+            content = memory.of(given)
+            if content is not None and memory.of(tensor) is None and given.numel() == tensor.numel() and given.dtype == tensor.dtype:
+                memory.put(tensor, content.map(lambda plane, tensor=tensor: plane.reshape(tensor.shape)))
+
+    def place(self):
+        return self.sites.innermost() or "an unknown place"
+
+    def speaker(self, group, op, more):
+        """The rank whose numbers alone come out of it; None: those of all."""
+        if op in ("broadcast", "scatter"):
+            return more["root"]
+        return {"send": group.members()[group.own], "recv": more.get("peer")}.get(op)
+
+    def forget(self, tensors, reason):
+        for tensor in tensors:
+            self.following.memory.put(tensor, self.following.memory.unknown(tensor, reason))
+
+    def from_tape(self, group, inputs, outputs, root, why):
+        """What the root of a broadcast or of a scatter has sent, if it was played before: "", or why it is not known; None: it is not there. The root
+        itself leaves it."""
+        key = (tuple(group.members()), group.twin(), self.sends.setdefault(group, 0))
+        self.sends[group] += 1
+        if root == self.rank:
+            self.sent[key] = why or "", [tensor.clone() if tensor.numel() <= MOST_TAPED else None for tensor in inputs]
+            return None
+        why, values = self.tape.get(key, (None, ()))
+        if len(values) != len(outputs):  # of a scatter: what is for this rank
+            values = values[group.own:group.own + 1]
+        if len(values) != len(outputs) or any(value is None or value.numel() != output.numel() for value, output in zip(values, outputs)):
+            return None
+        for output, value in zip(outputs, values):
+            output.copy_(value.reshape(output.shape))
+        return why
+
+    @staticmethod
+    def are_told(tensors):
+        """Whether they are few whole numbers, or an object as bytes."""
+        most = MOST_BYTES if all(tensor.dtype == torch.uint8 for tensor in tensors) else MOST_TOLD
+        return all(numbers.is_whole(tensor) for tensor in tensors) and count_of(tensors) <= most
+
+    def exchange(self, call, op, members, own, inputs, outputs, reduce, speaker, taped):
+        """Numbers that are no gradients, but may be counts that gradients are divided by. Few whole ones (`own`, which this rank puts in) are told to the
+        parent, who says what the others have where that is something else."""
+        if self.are_told(inputs) and self.are_told(outputs) and op != "all_to_all":
+            everybody, number = self.told.get(call), members.index(self.rank)
+            if speaker is None:
+                self.numbers[call] = members, op, None, own
+                if everybody is None:  # as far as it is known, all have the same
+                    return
+            if everybody and speaker is None and all(isinstance(values, str) for values in own):  # an object may be another one each time
+                everybody = everybody[:number] + [own] + everybody[number + 1:]
+            if everybody and (speaker is not None or everybody[number] == own):
+                root = None if speaker is None else members.index(speaker)
+                if numbers.write(numbers.result(op, reduce, everybody, number, root), outputs):
+                    return
+            elif taped == "":
+                self.taken[call] = numbers.listed(outputs)
+                return
+            elif speaker is not None:
+                self.asked.append(call)
+        elif taped == "":
+            return
+        reason = "what other ranks have sent at %s" % self.place()
+        if op in REDUCTIONS or (op == "all_gather" and count_of(inputs) <= FEW):
+            reason = "what other ranks have put in at %s" % self.place()
+            self.members_of.setdefault(reason, set()).update(members)
+        self.forget(outputs, taped or reason)
+
+    def call(self, group, op, peer):
+        """The same for all ranks that meet in it: the members and how many calls they had before; of a send and its receive, the two and how many
+        such there were."""
+        members = group.members()
+        twin = group.twin()
+        if op in ("send", "recv"):
+            own = members[group.own]
+            key = "%d>%d" % ((own, peer) if op == "send" else (peer, own))
+        else:
+            key = "%s/%d" % (",".join(map(str, members)), twin)
+        self.calls[key] = self.calls.get(key, -1) + 1
+        return "%s#%d" % (hashlib.sha1(key.encode()).hexdigest()[:16], self.calls[key])
+
+    def written(self, tensors, contents):
+        """The contents of the tensors one after another, each held against the numbers that are there."""
+        result, first = [], 0
+        for tensor, content in zip(tensors, contents):
+            if tensor.is_floating_point():
+                segments = self.checked(tensor)
+            else:
+                segments = [[0, tensor.numel(), "gradients as whole numbers at %s" % self.place()]] if content is not None else []
+            result += [[first + begin, *rest] for begin, *rest in segments]
+            first += tensor.numel()
+        return result
+
+    def checked(self, tensor):
+        """Segments of a tensor's content; what the numbers in it contradict is not known."""
+        memory = self.following.memory
+        content = self.following.rules.content(tensor)
+        expected, size = memory.value(content)
+        there = tensor.to(torch.float64)
+        # Each term was rounded a few times on its way, in the coarsest type at worst.
+        wrong = (content.marks == KNOWN) & ~((there - expected).abs() <= 4 * content.roundoff * (len(content.terms) + 1) * size)
+        if bool(wrong.any()):
+            reason = memory.reasons.number("what is there at %s is not what the operations that were seen have left" % self.place())
+            content.marks = torch.where(wrong, torch.full_like(content.marks, reason), content.marks)
+        return memory.segments(content)
+
+    def leave(self, outputs):
+        """New sources, of noise, in the outputs. Of whole numbers there are none."""
+        memory = self.following.memory
+        if any(not tensor.is_floating_point() for tensor in outputs):
+            self.forget(outputs, "gradients as whole numbers at %s" % self.place())
+            return None
+        values = [self.noise.like(tensor) for tensor in outputs]
+        for tensor, value in zip(outputs, values):
+            tensor.copy_(value)
+        if not outputs:
+            return None
+        number, content = memory.source(torch.cat([value.reshape(-1).to(torch.float64) for value in values]))
+        first = 0
+        for tensor in outputs:
+            end = first + tensor.numel()
+            memory.put(tensor, content.map(lambda plane, first=first, end=end, tensor=tensor: plane[first:end].reshape(tensor.shape)))
+            first = end
+        return {"source": number, "elements": count_of(outputs)}
+
+
+def is_dense(tensor):
+    """Whether its elements fill a stretch of memory, in whatever order of dimensions."""
+    expected = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def in_memory_order(tensor):
+    return tensor if tensor.is_contiguous() else tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
+
+
+def is_async():
+    """Whether the script goes on before the collective that it has just called has ended: what torch's function for it was given. What no function
+    of torch was called for, as DDP's reducer calls it, goes on."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.endswith(C10D):
+            if code.co_name in ("isend", "irecv", "batch_isend_irecv"):
+                return True
+            if code.co_name in ("send", "recv", "barrier"):
+                return False
+            if "async_op" in frame.f_locals:
+                return bool(frame.f_locals["async_op"])
+        frame = frame.f_back
+    return True
