@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <system_error>
 
 #include "lockstep/live.h"
+#include "lockstep/scenario.h"
 #include "src/base/budget.h"
 #include "src/cli/engine_jobs.h"
 #include "src/cli/files.h"
@@ -26,8 +28,11 @@ struct CheckArguments : CommonOptions {
 
 /// What an extraction holds; null where the file is something else.
 std::shared_ptr<const Source> extraction_at(const std::string& file) {
-  std::error_code status;
-  if (!std::filesystem::is_regular_file(file, status)) return nullptr;  // a pipe is read once, as a scenario
+  std::error_code error_code;
+  const std::filesystem::file_status status = std::filesystem::status(file, error_code);
+  // Nothing else is opened twice.
+  if (file != standard_input_name && !std::filesystem::is_regular_file(status) && !std::filesystem::is_fifo(status))
+    return nullptr;
   std::string error;
   std::optional<Source> read = scenario::read_scenario_text(file, error);
   if (!read || !is_extraction(read->text)) return nullptr;
@@ -36,20 +41,25 @@ std::shared_ptr<const Source> extraction_at(const std::string& file) {
 
 /// Says what an extraction does to its gradients. Returns the exit status.
 int check_extraction(const std::shared_ptr<const Source>& source, bool verbose, ReportSet& reports) {
-  const Budget budget(Budget::proof);
   VerifyOptions options;
   options.coefficients = verbose;
+  CheckResult failed;
+  failed.file = source->name;
   try {
+    const Budget budget(Budget::proof);
     const VerifyResult result = verify_extraction(source, options);
     reports.add(result);
     return result.verdict() == VerifiedPiece::Verdict::right ? exit_right : exit_wrong;
   } catch (const InputError& error) {
-    CheckResult result;
-    result.file = source->name;
-    result.errors = error.diagnostics();
-    reports.add(result);
-    return status_of(result);
+    failed.errors = error.diagnostics();
+  } catch (const OverBudget& over) {
+    failed.errors = {Diagnostic{Place{source, 0, 0, ""}, over.what()}};
+  } catch (const std::bad_alloc&) {
+    failed.machine_failed = true;
+    failed.errors = {Diagnostic{Place{source, 0, 0, ""}, "out of memory"}};
   }
+  reports.add(failed);
+  return status_of(failed);
 }
 
 int run(CheckArguments& arguments) {

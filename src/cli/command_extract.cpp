@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -35,12 +36,20 @@ Json mesh_of(const std::string& text) {
   Json mesh = Json::object();
   for (const std::string& one : split_at_commas(text)) {
     const std::size_t equal = one.find('=');
-    if (equal == 0 || equal == std::string::npos || mesh.find(one.substr(0, equal)) != nullptr)
+    if (equal == 0 || equal == std::string::npos || equal + 1 == one.size() ||
+        mesh.find(one.substr(0, equal)) != nullptr)
       usage_error(fmt::format("--mesh {}: expected sizes by axis, each axis once, such as dp=64,tp=8; found \"{}\"",
                               text, one));
     mesh.set(one.substr(0, equal), whole(number_of("--mesh", one.substr(equal + 1), most_ranks)));
   }
   return mesh;
+}
+
+std::vector<std::string> axes_of(const std::string& text) {
+  std::vector<std::string> axes = split_at_commas(text);
+  if (std::find(axes.begin(), axes.end(), "") != axes.end())
+    usage_error(fmt::format("--data-axes {}: expected names of axes, such as dp,cp; found \"\"", text));
+  return axes;
 }
 
 Json list_of(const std::vector<std::string>& texts) {
@@ -63,7 +72,7 @@ std::string settings_of(const ExtractArguments& arguments) {
   settings.set("steps", number("--steps", arguments.steps, 1, 1000));
   if (!arguments.loss.empty()) settings.set("loss", Json::string(std::string(name_of(*given_loss(arguments.loss)))));
   if (!arguments.mesh.empty()) settings.set("mesh", mesh_of(arguments.mesh));
-  if (!arguments.data_axes.empty()) settings.set("data_axes", list_of(split_at_commas(arguments.data_axes)));
+  if (!arguments.data_axes.empty()) settings.set("data_axes", list_of(axes_of(arguments.data_axes)));
   if (!arguments.jobs.empty()) settings.set("jobs", number("--jobs", arguments.jobs, 1, 4096));
   settings.set("limit", number("--limit", arguments.limit, 300, 86400));
   settings.set("every", Json::boolean(arguments.every));

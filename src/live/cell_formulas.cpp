@@ -26,11 +26,12 @@ void set_undecided(PieceFinding& judged, std::string what) {
 }
 
 CellFormulas::CellFormulas(const CapturedRun& run, const RunFormulas& formulas, int step,
-                           const std::vector<Column>& columns)
-    : run_(run), formulas_(formulas), step_(step) {
-  for (const Column& column : columns) {
-    support_.push_back(formulas.term(column, column.expected.value_or(Rational(0))));
-    known_ = known_ && column.expected;
+                           const std::vector<const Column*>& columns)
+    : run_(run), formulas_(formulas), first_step_(step) {
+  for (const Column* column : columns) {
+    first_step_ = std::min(first_step_, column->step);
+    support_.push_back(formulas.term(*column, column->expected.value_or(Rational(0))));
+    known_ = known_ && column->expected;
   }
   expected_terms_ = support_;
   std::erase_if(expected_terms_, [](const Term& term) { return term.coefficient.is_zero(); });
@@ -50,6 +51,10 @@ void CellFormulas::write(PieceFinding& judged, const Explanation& found, const s
   std::vector<Term> terms = terms_of(found);
   terms.insert(terms.end(), others.begin(), others.end());
   piece.formula = found.exact() ? formulas_.print(terms, support_) : formulas_.print_rounded(found.entered, support_);
+}
+
+void CellFormulas::write_coefficients(PieceFinding& judged, const Explanation& found) const {
+  VerifiedPiece& piece = judged.piece;
   for (const ColumnCoefficient& one : found.entered) {
     RecoveredCoefficient coefficient;
     coefficient.rank = one.column->rank;
@@ -63,7 +68,7 @@ void CellFormulas::write(PieceFinding& judged, const Explanation& found, const s
     coefficient.value = one.value;
     coefficient.error = one.error;
     coefficient.exact = one.exact;
-    coefficient.expected = one.column->step == step_ ? one.column->expected : std::optional<Rational>(0);
+    coefficient.expected = one.column->step >= first_step_ ? one.column->expected : std::optional<Rational>(0);
     piece.coefficients.push_back(std::move(coefficient));
   }
   std::stable_sort(piece.coefficients.begin(), piece.coefficients.end(),
@@ -77,7 +82,7 @@ std::string CellFormulas::difference(const Explanation& found) const {
 void CellFormulas::wrong_by(PieceFinding& judged, const Explanation& found) const {
   VerifiedPiece& piece = judged.piece;
   piece.difference = difference(found);
-  set_wrong(judged, kind_of(found, step_), mistake_words(run_, found, piece.difference, piece.ranks));
+  set_wrong(judged, kind(found), mistake_words(run_, found, piece.difference, piece.ranks));
 }
 
 void CellFormulas::without_loss(PieceFinding& judged, const Explanation& found) const {

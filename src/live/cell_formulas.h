@@ -14,15 +14,20 @@ void set_undecided(PieceFinding& judged, std::string what);
 /// What is expected of a piece in an optimizer step, and what is said of an explanation whose coefficients are exact.
 class CellFormulas {
  public:
-  /// `columns`: of the optimizer step. The run and `formulas` must outlive it.
-  CellFormulas(const CapturedRun& run, const RunFormulas& formulas, int step, const std::vector<Column>& columns);
+  /// `columns`: what belongs to the optimizer step, which may have come in steps before. The run and `formulas` must
+  /// outlive it.
+  CellFormulas(const CapturedRun& run, const RunFormulas& formulas, int step,
+               const std::vector<const Column*>& columns);
 
   /// "" where it is not known.
   const std::string& expected() const { return expected_; }
   bool known() const { return known_; }
 
-  /// Fills in formula and coefficients. `others`: terms besides those of the columns that entered.
+  /// Fills in the formula. `others`: terms besides those of the columns that entered.
   void write(PieceFinding& judged, const Explanation& found, const std::vector<Term>& others = {}) const;
+  void write_coefficients(PieceFinding& judged, const Explanation& found) const;
+  /// The kind of mistake of a formula that is wrong.
+  Mistake kind(const Explanation& found) const { return kind_of(found, first_step_); }
   /// How a formula that is exact differs from what is expected, in a few words; "".
   std::string difference(const Explanation& found) const;
   /// Wrong, by a formula that is exact.
@@ -35,7 +40,7 @@ class CellFormulas {
 
   const CapturedRun& run_;
   const RunFormulas& formulas_;
-  int step_;
+  int first_step_;  // what came before it is left over
   std::vector<Term> support_, expected_terms_;
   std::string expected_;
   bool known_ = true;

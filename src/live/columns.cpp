@@ -48,6 +48,13 @@ int find_unsaid_axis(const CapturedRun& run, const Columns& found,
 
 }  // namespace
 
+std::vector<const Column*> pointers(const std::vector<Column>& columns) {
+  std::vector<const Column*> all;
+  all.reserve(columns.size());
+  for (const Column& column : columns) all.push_back(&column);
+  return all;
+}
+
 bool is_said_along(const CapturedRun& run, std::size_t axis) {
   const std::string& name = run.header.axes[axis];
   return (run.data_axes >> axis & 1) != 0 || run.header.sizes[axis] == 1 || splits_sequence(name) ||

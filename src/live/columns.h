@@ -26,6 +26,8 @@ struct Column {
   int different = 1;                 ///< members that see different tokens
 };
 
+std::vector<const Column*> pointers(const std::vector<Column>& columns);
+
 /// The hashes of sketches without a sum that is not zero. Those of one piece are of zeros, and so are the same, if the
 /// files are what they say.
 class ZeroHashes {

@@ -188,13 +188,13 @@ Explanation explain(const Problem& problem, const Earlier& earlier, DesignCache&
   return search.explanation(own);
 }
 
-Mistake kind_of(const Explanation& found, int step) {
+Mistake kind_of(const Explanation& found, int first_step) {
   diagnosis::Difference content;
   bool exact = true;
   for (const ColumnCoefficient& one : found.entered) {
     const std::optional<Rational>& expected = one.column->expected;
     const bool is_zero = one.exact && one.exact->is_zero();
-    if (one.column->step != step) {
+    if (one.column->step < first_step) {
       content.leftover = content.leftover || !is_zero;
     } else if (!expected || !expected->is_zero()) {
       content.missing = content.missing || is_zero;

@@ -47,9 +47,9 @@ using Earlier = std::function<std::optional<std::vector<const Column*>>(int back
 /// expected before anything else. `cache`: shared by the results of a piece.
 Explanation explain(const Problem& problem, const Earlier& earlier, DesignCache& cache);
 
-/// The kind of mistake that the coefficients of an explanation show, as kind_of_content() has it of a scenario. `step`
-/// is the optimizer step that gets the result.
-Mistake kind_of(const Explanation& found, int step);
+/// The kind of mistake that the coefficients of an explanation show, as kind_of_content() has it of a scenario. What
+/// came in optimizer steps before `first_step` is left over.
+Mistake kind_of(const Explanation& found, int first_step);
 
 /// What is left of a result, and how much of that rounding may leave; as in Fit.
 struct Left {

@@ -28,6 +28,7 @@ struct ExtractedContribution {
   int region = 0;                        ///< index into Extraction::regions
   std::int64_t first = 0, elements = 0;  ///< of the region, in its own order
   std::uint32_t partial = 0;             ///< by bit, axes along which it is a share of a sum
+  int line = 0;
 };
 
 /// What an optimizer of a program reads.

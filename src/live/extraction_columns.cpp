@@ -2,7 +2,6 @@
 #include "src/live/extraction_columns.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "src/live/run_layout.h"
 
@@ -36,10 +35,9 @@ struct AxesOfParameter {
 }  // namespace
 
 ExtractedContributions::ExtractedContributions(const Extraction& extraction)
-    : of_parameter_(extraction.run.parameters.size()), group_of_(extraction.details.size()) {
+    : of_parameter_(extraction.run.parameters.size()) {
   std::map<std::tuple<int, int, std::int64_t, std::int64_t>, int> numbers;
-  for (std::size_t program = 0; program < extraction.details.size(); ++program) {
-    const ExtractedProgram& details = extraction.details[program];
+  for (const ExtractedProgram& details : extraction.details) {
     for (const ExtractedContribution& one : details.contributions) {
       const auto [found, is_new] =
           numbers.try_emplace({one.step, one.region, one.first, one.elements}, static_cast<int>(groups_.size()));
@@ -47,9 +45,8 @@ ExtractedContributions::ExtractedContributions(const Extraction& extraction)
         groups_.push_back({one.step, one.region, one.first, one.elements, {}});
         of_parameter_[at(extraction.regions[at(one.region)].parameter)].push_back(found->second);
       }
-      group_of_[program].push_back(found->second);
       for (const int rank : details.ranks)
-        groups_[at(found->second)].who.push_back({rank, one.source, one.micro_batch, one.partial});
+        groups_[at(found->second)].who.push_back({rank, one.source, one.micro_batch, one.partial, one.line});
     }
   }
   for (ContributionGroup& group : groups_) {
@@ -61,9 +58,9 @@ ExtractedContributions::ExtractedContributions(const Extraction& extraction)
 
 ExtractedColumns::ExtractedColumns(const Extraction& extraction, const ExtractedContributions& contributions,
                                    const std::vector<int>& groups, const std::map<int, Expected>& expected,
-                                   int parameter)
-    : run_(extraction.run) {
-  const AxesOfParameter axes(run_, parameter);
+                                   int parameter, std::uint32_t replicas) {
+  const CapturedRun& run = extraction.run;
+  const AxesOfParameter axes(run, parameter);
   std::map<std::tuple<int, int, int>, int> numbers;   // by step, micro-batch and coordinates on all axes but replicas'
   std::map<std::tuple<int, int, int>, Slot> members;  // by step, rank and micro-batch
   std::map<std::tuple<int, int, int>, int> unsaid;    // coordinates on axes of which nothing is said, by all others
@@ -80,14 +77,14 @@ ExtractedColumns::ExtractedColumns(const Extraction& extraction, const Extracted
     return std::tie(a.step, a.who.rank, a.who.micro_batch) < std::tie(b.step, b.who.rank, b.who.micro_batch);
   });
   for (const auto& [step, who] : all) {
-    const std::uint32_t replicas = axes.replicas & ~who.partial, open = axes.unsaid & ~who.partial;
+    const std::uint32_t open = axes.unsaid & ~who.partial, alike = (axes.replicas & ~who.partial) | (open & replicas);
     if (open != 0) {
-      const auto [first, is_new] = unsaid.try_emplace({step, who.micro_batch, run_.other_coordinates(who.rank, open)},
-                                                      run_.coordinates(who.rank, open));
-      if (!is_new && first->second != run_.coordinates(who.rank, open)) unsaid_ |= open;
+      const auto [first, is_new] = unsaid.try_emplace({step, who.micro_batch, run.other_coordinates(who.rank, open)},
+                                                      run.coordinates(who.rank, open));
+      if (!is_new && first->second != run.coordinates(who.rank, open)) unsaid_ |= open;
     }
-    const auto [found, is_new] = numbers.try_emplace(
-        {step, who.micro_batch, run_.other_coordinates(who.rank, replicas)}, static_cast<int>(columns_.size()));
+    const auto [found, is_new] = numbers.try_emplace({step, who.micro_batch, run.other_coordinates(who.rank, alike)},
+                                                     static_cast<int>(columns_.size()));
     if (is_new) {
       Column column;
       column.rank = who.rank;
@@ -155,27 +152,6 @@ Explanation ExtractedColumns::explain(const std::vector<symbolic::ComposedTerm>&
     found.right = found.of_expected && factor->is_one();
   }
   return found;
-}
-
-bool ExtractedColumns::right_with(const Explanation& found, std::uint32_t replicas) const {
-  std::map<std::tuple<int, int, int>, std::pair<Rational, Rational>> sums;  // what came, and what was to come
-  for (const ColumnCoefficient& one : found.entered) {
-    const Column& column = *one.column;
-    auto& [came, expected] = sums[{column.step, column.micro_batch, run_.other_coordinates(column.rank, replicas)}];
-    came += *one.exact;
-    expected = column.expected.value_or(Rational(0));
-  }
-  return std::all_of(sums.begin(), sums.end(), [](const auto& one) { return one.second.first == one.second.second; });
-}
-
-bool ExtractedColumns::may_be_right(const Explanation& found) const {
-  constexpr int most_axes_tried = 6;
-  if (std::popcount(unsaid_) > most_axes_tried) return true;
-  // Every subset of the axes.
-  for (std::uint32_t replicas = unsaid_;; replicas = (replicas - 1) & unsaid_) {
-    if (right_with(found, replicas)) return true;
-    if (replicas == 0) return false;
-  }
 }
 
 }  // namespace lockstep::live

@@ -21,6 +21,7 @@ struct Contributor {
   int rank = 0, source = 0;  ///< of its program
   int micro_batch = 0;
   std::uint32_t partial = 0;
+  int line = 0;  ///< of its event
 };
 
 /// Contributions of one optimizer step to the same elements.
@@ -38,22 +39,21 @@ class ExtractedContributions {
   /// Numbers of the groups that contribute to a parameter, ascending.
   const std::vector<int>& of_parameter(int parameter) const { return of_parameter_[at(parameter)]; }
   const ContributionGroup& group(int number) const { return groups_[at(number)]; }
-  /// Of a program's contribution.
-  int group_of(int program, int contribution) const { return group_of_[at(program)][at(contribution)]; }
 
  private:
   std::vector<ContributionGroup> groups_;
-  std::vector<std::vector<int>> of_parameter_, group_of_;
+  std::vector<std::vector<int>> of_parameter_;
 };
 
 /// What contributes to some elements of a parameter, as columns: a rank's contributions of a micro-batch, or those of
 /// all ranks that the run says to be replicas.
 class ExtractedColumns {
  public:
-  /// `groups`: of one parameter, that all contribute to these elements; `steps`: the optimizer step that reads them,
-  /// then those before in which the parameter's optimizer did not step.
+  /// `groups`: of one parameter, that all contribute to these elements. `replicas`: by bit, axes of which the run does
+  /// not say whether ranks along them yield one gradient or shares of one, and which are taken to yield one.
   ExtractedColumns(const Extraction& extraction, const ExtractedContributions& contributions,
-                   const std::vector<int>& groups, const std::map<int, Expected>& expected, int parameter);
+                   const std::vector<int>& groups, const std::map<int, Expected>& expected, int parameter,
+                   std::uint32_t replicas);
 
   const std::vector<Column>& columns() const { return columns_; }
   /// Where a rank's contribution stands; none where it is not among them.
@@ -66,13 +66,8 @@ class ExtractedColumns {
   Explanation explain(const std::vector<symbolic::ComposedTerm>& terms, bool& uneven) const;
   /// Axes along which ranks contribute, and nothing says whether they yield one thing or shares of it; by bit.
   std::uint32_t unsaid() const { return unsaid_; }
-  /// Whether the coefficients are right if ranks along some of the unsaid axes are replicas, and else have shares.
-  bool may_be_right(const Explanation& found) const;
 
  private:
-  bool right_with(const Explanation& found, std::uint32_t replicas) const;
-
-  const CapturedRun& run_;
   std::vector<Column> columns_;
   std::vector<std::vector<int>> contributions_of_;  // by column: how many each member has
   std::unordered_map<std::uint64_t, Slot> slots_;

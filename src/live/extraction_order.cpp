@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "src/base/at.h"
 #include "src/live/words.h"
@@ -98,8 +100,9 @@ class ExtractionOrder {
                                 place});
         continue;
       }
+      if (pairs.contains({ranks[0], ranks[1]})) continue;
       if (meeting.complete() ? meeting.wrong.empty() : comes(meeting)) continue;
-      if (!pairs.emplace(ranks[0], ranks[1]).second) continue;
+      pairs.emplace(ranks[0], ranks[1]);
       const std::string what = meeting.complete() ? meeting.wrong
                                : came == 0        ? fmt::format("rank {} receives nothing", ranks[1])
                                                   : fmt::format("rank {} sends nothing", ranks[0]);
@@ -110,14 +113,18 @@ class ExtractionOrder {
   }
 
   /// Of a send or a receive whose other rank has not come: whether it would have, had it not waited elsewhere for ever.
-  bool comes(const Meeting& meeting) const {
+  bool comes(const Meeting& meeting) {
     const bool is_sent = meeting.calls[0] >= 0;
     const int absent = meeting.pair[is_sent ? 1 : 0], other = meeting.pair[is_sent ? 0 : 1];
     const symbolic::ProgramOp op = is_sent ? symbolic::ProgramOp::recv : symbolic::ProgramOp::send;
-    const std::vector<ProgramCall>& calls = programs_.of(absent).calls;
-    return std::count_if(calls.begin(), calls.end(), [&](const ProgramCall& one) {
-             return one.op == op && one.peer.on(absent) == other;
-           }) >= meeting.number;
+    const auto [found, is_new] = calls_of_pairs_.try_emplace({absent, other, is_sent}, 0);
+    if (is_new) {
+      const std::vector<ProgramCall>& calls = programs_.of(absent).calls;
+      found->second = std::count_if(calls.begin(), calls.end(), [&](const ProgramCall& one) {
+        return one.op == op && one.peer.on(absent) == other;
+      });
+    }
+    return found->second >= meeting.number;
   }
 
   /// Ranks that wait for each other in a circle; who waits for one that has ended was told by the group.
@@ -141,7 +148,8 @@ class ExtractionOrder {
   const symbolic::Meetings& meetings_;
   std::map<int, GroupCalls> groups_;
   std::deque<CapturedCollective> copies_;
-  std::set<int> told_;  // groups
+  std::set<int> told_;                                                 // groups
+  std::map<std::tuple<int, int, bool>, std::int64_t> calls_of_pairs_;  // by who makes them, with whom, and if receives
   CollectiveOrder order_;
 };
 

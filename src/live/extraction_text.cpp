@@ -16,8 +16,8 @@ class JsonOutline {
  public:
   explicit JsonOutline(std::string_view text) : text_(text) {}
 
-  /// Calls begins(key, place) for each member, with the place after its colon, and item(key, first, end) for each
-  /// object in its array. Stops where one of them returns false.
+  /// Calls begins(key) for each member, and item(key, first, end) for each object in its array. Stops where begins
+  /// returns false.
   void run(const std::function<bool(std::string_view)>& begins,
            const std::function<void(std::string_view, std::size_t, std::size_t)>& item) {
     std::string_view key, last;

@@ -27,15 +27,16 @@ using Verdict = VerifiedPiece::Verdict;
 class ExtractionJudge::Judging {
  public:
   Judging(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
-          bool coefficients)
+          const VerifyOptions& options)
       : extraction_(extraction),
         run_(extraction.run),
-        coefficients_(coefficients),
+        copies_coefficients_(options.coefficients),
         meetings_(symbolic::match_calls(extraction.programs)),
         forms_(extraction.programs, meetings_),
         contributions_(extraction),
         overlaps_(extraction),
-        elements_(extraction, formulas, expected, forms_, contributions_, overlaps_),
+        elements_(extraction, formulas, expected, forms_, contributions_, overlaps_, options.coefficients,
+                  options.most_coefficients),
         results_(run_.parameters.size()),
         pieces_(run_.parameters.size()),
         piece_numbers_(run_.parameters.size()),
@@ -61,7 +62,6 @@ class ExtractionJudge::Judging {
       tell_unread(parameter, slots, all);
       // What many ranks contribute to many parameters would take much memory together.
       judgements_.clear();
-      told_.clear();
       judgement_numbers_.clear();
       unknown_.clear();
     }
@@ -109,7 +109,10 @@ class ExtractionJudge::Judging {
       }
     }
     for (auto& [key, readers] : slots) {
-      for (auto& [segments, reader] : readers) std::sort(reader.ranks.begin(), reader.ranks.end());
+      for (auto& [segments, reader] : readers) {
+        std::sort(reader.ranks.begin(), reader.ranks.end());
+        reader.ranks.erase(std::unique(reader.ranks.begin(), reader.ranks.end()), reader.ranks.end());
+      }
     }
     return slots;
   }
@@ -184,8 +187,6 @@ class ExtractionJudge::Judging {
 
   int add(Judgement judgement) {
     judgement.finding.piece.step = step_;
-    if (!coefficients_ && judgement.finding.piece.verdict == Verdict::right)
-      judgement.finding.piece.coefficients.clear();
     judgements_.push_back(std::move(judgement));
     return static_cast<int>(judgements_.size()) - 1;
   }
@@ -245,25 +246,24 @@ class ExtractionJudge::Judging {
         finding.piece.piece = piece(parameter, words);
         finding.piece.ranks = reader.ranks;
         finding.piece.place = {reader.ranks.front(), reader.line};
-        if (number < 0) {
+        if (number < 0)
           no_gradient(finding, region, first, elements);
-        } else if (const Judgement& judgement = judgements_[at(number)]; judgement.by_formula) {
-          finding.summary = mistake_words(run_, judgement.explanation, finding.piece.difference, reader.ranks);
-        }
+        else
+          elements_.tell(judgements_[at(number)], finding);
         all.push_back(std::move(finding));
       }
     }
   }
 
-  /// With coefficients for those that read it first; for others they are the same.
+  /// Those who read it first get the coefficients; for others they are the same.
   PieceFinding copied(int number) {
-    PieceFinding& first = judgements_[at(number)].finding;
-    if (told_.insert(number).second || coefficients_) return first;
-    std::vector<RecoveredCoefficient> kept;
-    kept.swap(first.piece.coefficients);
-    PieceFinding finding = first;
-    finding.piece.left_out = kept.size();
-    kept.swap(first.piece.coefficients);
+    PieceFinding& kept = judgements_[at(number)].finding;
+    if (copies_coefficients_ && elements_.keeps(kept.piece.coefficients.size())) return kept;
+    std::vector<RecoveredCoefficient> coefficients = std::move(kept.piece.coefficients);
+    kept.piece.coefficients.clear();
+    PieceFinding finding = kept;
+    if (!coefficients.empty()) kept.piece.left_out = coefficients.size();
+    finding.piece.coefficients = std::move(coefficients);
     return finding;
   }
 
@@ -293,32 +293,19 @@ class ExtractionJudge::Judging {
 
   /// Elements to which a backward contributes and that no optimizer reads.
   void tell_unread(int parameter, const std::map<Key, Readers>& slots, std::vector<PieceFinding>& all) {
+    std::vector<RegionPart> read;
+    for (const auto& [key, readers] : slots) {
+      const auto& [own, index, region, first, elements] = key;
+      read.push_back({region, first, elements});
+    }
     std::set<std::string> told;
     for (const int number : contributions_.of_parameter(parameter)) {
       const ContributionGroup& group = contributions_.group(number);
       if (group.step != step_) continue;
-      Intervals read;
-      bool compared = true;
-      for (const auto& [key, readers] : slots) {
-        const auto& [own, index, region, first, elements] = key;
-        const std::vector<Overlap>* common = overlaps_.of(group.region, region);
-        compared = compared && common != nullptr;
-        if (common == nullptr) continue;
-        for (const Overlap& one : *common) {
-          const Interval theirs =
-              intersect({one.elements.begin + one.move, one.elements.end + one.move}, {first, first + elements});
-          if (!theirs.empty()) read.push_back({theirs.begin - one.move, theirs.end - one.move});
-        }
-      }
-      std::sort(read.begin(), read.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-      read.push_back({group.first + group.elements, group.first + group.elements});
-      std::int64_t end = group.first;
-      for (const Interval& one : read) {
-        if (one.begin > end) {
-          const std::string words = words_of(group.region, end, std::min(one.begin, read.back().begin) - end);
-          if (told.insert(words).second) all.push_back(unread(parameter, group, words, compared));
-        }
-        end = std::max(end, one.end);
+      const RegionOverlaps::Covered covered = overlaps_.covered({group.region, group.first, group.elements}, read);
+      for (const Interval& one : subtract({{group.first, group.first + group.elements}}, covered.elements)) {
+        const std::string words = words_of(group.region, one.begin, one.size());
+        if (told.insert(words).second) all.push_back(unread(parameter, group, words, covered.compared));
       }
     }
   }
@@ -328,7 +315,7 @@ class ExtractionJudge::Judging {
     finding.piece.step = step_;
     finding.piece.parameter = parameter;
     finding.piece.piece = piece(parameter, words);
-    finding.piece.place = {group.who.front().rank, 1};
+    finding.piece.place = {group.who.front().rank, group.who.front().line};
     if (const std::string* why = run_.unknown(step_, parameter)) {
       set_undecided(finding, *why);
     } else if (!compared) {
@@ -341,7 +328,7 @@ class ExtractionJudge::Judging {
 
   const Extraction& extraction_;
   const CapturedRun& run_;
-  bool coefficients_;
+  bool copies_coefficients_;
   symbolic::Meetings meetings_;
   symbolic::ProgramForms forms_;
   ExtractedContributions contributions_;
@@ -353,15 +340,14 @@ class ExtractionJudge::Judging {
   std::vector<std::map<std::string, int>> piece_numbers_;
   std::vector<char> is_simple_;  // by parameter: all its regions are stretches of indices
   std::deque<Judgement> judgements_;
-  std::set<int> told_;  // judgements, of some ranks
   std::map<std::tuple<int, int, int, std::int64_t, int, std::int64_t, std::vector<int>>, int> judgement_numbers_;
   std::map<std::tuple<int, int, std::string>, int> unknown_;  // by step, parameter and reason
   int step_ = 0;
 };
 
 ExtractionJudge::ExtractionJudge(const Extraction& extraction, const RunFormulas& formulas,
-                                 const std::map<int, Expected>& expected, bool coefficients)
-    : judging_(std::make_unique<Judging>(extraction, formulas, expected, coefficients)) {}
+                                 const std::map<int, Expected>& expected, const VerifyOptions& options)
+    : judging_(std::make_unique<Judging>(extraction, formulas, expected, options)) {}
 
 ExtractionJudge::~ExtractionJudge() = default;
 

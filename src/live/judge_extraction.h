@@ -8,16 +8,15 @@
 
 #include "src/live/collective_order.h"
 #include "src/live/extraction_columns.h"
-#include "src/symbolic/program_forms.h"
 
 namespace lockstep::live {
 
 /// Composes the programs of an extraction, and judges what every rank's optimizer reads.
 class ExtractionJudge {
  public:
-  /// `expected`: by optimizer step of the run. All must outlive it; `expected` may be filled in later.
+  /// `expected`: by optimizer step of the run. All but the options must outlive it; `expected` may be filled in later.
   ExtractionJudge(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
-                  bool coefficients);
+                  const VerifyOptions& options);
   ~ExtractionJudge();
 
   /// Every distinct result of an optimizer step, by parameter and elements, of the parameters that are not 0 in

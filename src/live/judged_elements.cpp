@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
+#include <optional>
 #include <set>
+
+#include "src/live/words.h"
 
 namespace lockstep::live {
 
@@ -15,9 +19,9 @@ using symbolic::ComposedTerm;
 using symbolic::Stretch;
 using Verdict = VerifiedPiece::Verdict;
 
-/// The explanation with what came in earlier optimizer steps, by step, rank and micro-batch.
-void add_earlier(const std::map<std::tuple<int, int, int>, Rational>& before, Judgement& judgement) {
-  Explanation& found = judgement.explanation;
+/// Adds what came in earlier optimizer steps, by step, rank and micro-batch, to an explanation.
+void add_earlier(const std::map<std::tuple<int, int, int>, Rational>& before, Explanation& found,
+                 std::deque<Column>& earlier) {
   for (const auto& [key, coefficient] : before) {
     if (coefficient.is_zero()) continue;
     const auto& [step, rank, micro_batch] = key;
@@ -27,11 +31,19 @@ void add_earlier(const std::map<std::tuple<int, int, int>, Rational>& before, Ju
     column.micro_batch = micro_batch;
     column.members = {{rank, micro_batch}};
     column.expected = Rational(0);
-    judgement.earlier.push_back(std::move(column));
-    found.entered.push_back({&judgement.earlier.back(), to_double(coefficient), 0, coefficient});
+    earlier.push_back(std::move(column));
+    found.entered.push_back({&earlier.back(), to_double(coefficient), 0, coefficient});
     found.stale = true;
   }
   if (found.stale) found.right = found.uniform = false;
+}
+
+/// Of several judgements that are not right, those by which less would be wrong come first: one that may be right, one
+/// factor on all that belongs to the step, something else without what earlier steps left.
+int order_of(const Judgement& judgement) {
+  if (judgement.finding.piece.verdict == Verdict::undecided) return 0;
+  if (judgement.uniform) return 1;
+  return judgement.stale ? 3 : 2;
 }
 
 }  // namespace
@@ -41,11 +53,11 @@ void ElementJudge::begin(int step) {
   contributing_.clear();
 }
 
-const ElementJudge::Contributing& ElementJudge::contributing(int parameter, const std::vector<int>& groups) {
-  std::unique_ptr<Contributing>& known = contributing_[{parameter, groups}];
+const Contributing& ElementJudge::contributing(int parameter, const std::vector<int>& groups, std::uint32_t replicas) {
+  std::unique_ptr<Contributing>& known = contributing_[{parameter, groups, replicas}];
   if (!known) {
-    ExtractedColumns columns(extraction_, contributions_, groups, expected_, parameter);
-    CellFormulas words(run_, formulas_, step_, columns.columns());
+    ExtractedColumns columns(extraction_, contributions_, groups, expected_, parameter, replicas);
+    CellFormulas words(run_, formulas_, step_, pointers(columns.columns()));
     known = std::make_unique<Contributing>(Contributing{std::move(columns), std::move(words)});
   }
   return *known;
@@ -69,7 +81,7 @@ Judgement ElementJudge::judge(const ExtractedResult& result, const Stretch& stre
                               const std::vector<int>& groups) {
   std::set<int, std::greater<>> steps = {step_};
   for (const int number : groups) steps.insert(contributions_.group(number).step);
-  std::optional<Judgement> first;
+  std::optional<Judgement> best;
   for (const int from : steps) {
     std::vector<int> since;
     for (const int number : groups) {
@@ -77,75 +89,157 @@ Judgement ElementJudge::judge(const ExtractedResult& result, const Stretch& stre
     }
     Judgement judgement = judge_by(result, stretch, elements, since);
     if (judgement.finding.piece.verdict == Verdict::right) return judgement;
-    if (!first) first = std::move(judgement);
+    // What is left over with the most that may belong to the step is left over in any case.
+    const int order = order_of(judgement), before = best ? order_of(*best) : 4;
+    if (order < before || (judgement.stale && order == before)) best = std::move(judgement);
   }
-  return std::move(*first);
+  return std::move(*best);
 }
 
-Judgement ElementJudge::judge_by(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
-                                 const std::vector<int>& groups) {
+ElementJudge::Sorted ElementJudge::sort(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
+                                        const ExtractedColumns& columns) {
   const int parameter = extraction_.regions[at(result.region)].parameter;
-  const Contributing& own = contributing(parameter, groups);
-  Judgement judgement;
-  PieceFinding& finding = judgement.finding;
-  finding.piece.expected = own.formulas.expected();
-  if (const std::string* why = run_.unknown(step_, parameter)) {
-    set_undecided(finding, *why);
-    return judgement;
-  }
-  std::vector<ComposedTerm> entered;
-  std::map<std::tuple<int, int, int>, Rational> before;
-  std::string foreign;
-  std::vector<Term> other_terms;
+  Sorted terms;
   for (const ComposedTerm& term : forms_.terms_of(stretch.form)) {
     const ExtractedContribution& contribution = contribution_of(term);
     // Where the contribution's elements stand in its region, seen from the result's in its own.
     const std::int64_t move = contribution.first - result.first + stretch.shift + term.offset;
     const bool is_own = extraction_.regions[at(contribution.region)].parameter == parameter &&
                         is_same_element(result, part, move, contribution.region);
-    if (is_own && own.columns.slot(term.rank, term.source) != nullptr) {
-      entered.push_back(term);
+    if (is_own && columns.slot(term.rank, term.source) != nullptr) {
+      terms.entered.push_back(term);
     } else if (is_own && contribution.step < step_ &&
                std::binary_search(run_.steps.begin(), run_.steps.end(), contribution.step)) {
-      before[{contribution.step, term.rank, contribution.micro_batch}] += term.coefficient;
+      terms.before[{contribution.step, term.rank, contribution.micro_batch}] += term.coefficient;
     } else {
-      other_terms.push_back(other_term(result, term, contribution, move));
-      if (foreign.empty()) foreign = foreign_words(contribution, parameter);
+      terms.others.push_back(other_term(result, part, term, contribution, move));
+      if (terms.foreign.empty()) terms.foreign = foreign_words(contribution, parameter);
     }
   }
+  return terms;
+}
+
+Judgement ElementJudge::judge_by(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
+                                 const std::vector<int>& groups) {
+  const int parameter = extraction_.regions[at(result.region)].parameter;
+  const Contributing& own = contributing(parameter, groups, 0);
+  Judgement judgement;
+  judgement.unsaid = own.columns.unsaid();
+  PieceFinding& finding = judgement.finding;
+  // What is expected where an axis is unsaid depends on what would be said.
+  if (judgement.unsaid == 0) finding.piece.expected = own.formulas.expected();
+  if (const std::string* why = run_.unknown(step_, parameter)) {
+    set_undecided(finding, *why);
+    return judgement;
+  }
+  const Sorted terms = sort(result, stretch, part, own.columns);
   bool uneven = false;
-  judgement.explanation = own.columns.explain(entered, uneven);
-  add_earlier(before, judgement);
-  if (!other_terms.empty()) judgement.explanation.right = judgement.explanation.uniform = false;
+  Explanation found = own.columns.explain(terms.entered, uneven);
+  add_earlier(terms.before, found, judgement.earlier);
+  if (!terms.others.empty()) found.right = found.uniform = false;
+  judgement.uniform = found.uniform;
+  judgement.stale = found.stale;
   finding.told_apart = finding.piece.told_apart = true;
-  own.formulas.write(finding, judgement.explanation, other_terms);
-  decide(judgement, own, foreign, uneven);
+  if (!terms.foreign.empty()) {
+    set_wrong(finding, Mistake::wrong_cut, terms.foreign);
+  } else if (uneven) {
+    // No name stands for one of them alone.
+    set_wrong(finding, Mistake::wrong_weights,
+              "several contributions of one micro-batch came with different coefficients");
+    return judgement;
+  } else if (judgement.unsaid != 0 && !found.stale) {
+    decide_unsaid(judgement, parameter, groups, terms, found);
+  } else {
+    decide(judgement, own, found);
+  }
+  own.formulas.write(finding, found, terms.others);
+  if (finding.piece.verdict == Verdict::right && !of_right_) return judgement;
+  if (!keeps(found.entered.size())) {
+    finding.piece.left_out = found.entered.size();
+    return judgement;
+  }
+  own.formulas.write_coefficients(finding, found);
+  if (judgement.unsaid != 0) {
+    for (RecoveredCoefficient& one : finding.piece.coefficients) one.expected.reset();
+  }
   return judgement;
 }
 
-void ElementJudge::decide(Judgement& judgement, const Contributing& own, const std::string& foreign,
-                          bool uneven) const {
+void ElementJudge::decide(Judgement& judgement, const Contributing& own, Explanation found) const {
   PieceFinding& finding = judgement.finding;
-  const Explanation& found = judgement.explanation;
-  if (!foreign.empty()) return set_wrong(finding, Mistake::wrong_cut, foreign);
-  if (uneven) {
-    // No name stands for one of them alone.
-    finding.piece.formula.clear();
-    finding.piece.coefficients.clear();
-    return set_wrong(finding, Mistake::wrong_weights,
-                     "several contributions of one micro-batch came with different coefficients");
-  }
-  if (own.columns.unsaid() != 0 && !found.stale && (!own.formulas.known() || own.columns.may_be_right(found)))
-    return set_undecided(finding, unsaid_words(own.columns.unsaid()));
   if (found.right) {
     finding.piece.verdict = Verdict::right;
     if (own.columns.columns().empty()) finding.piece.why = "no rank yields a gradient, and the optimizer gets zeros";
     return;
   }
   if (!own.formulas.known()) return own.formulas.without_loss(finding, found);
-  judgement.by_formula = true;
-  set_wrong(finding, kind_of(found, step_), "");
-  finding.piece.difference = own.formulas.difference(found);
+  add_reading(judgement, own, std::move(found));
+}
+
+void ElementJudge::decide_unsaid(Judgement& judgement, int parameter, const std::vector<int>& groups,
+                                 const Sorted& terms, const Explanation& found) {
+  const auto undecided = [&] {
+    judgement.readings.clear();
+    set_undecided(judgement.finding,
+                  fmt::format("ranks along {} each yield a gradient of it, and nothing says whether it is one gradient "
+                              "or shares of one",
+                              axes_words(judgement.unsaid)));
+  };
+  constexpr int most_axes_tried = 6;
+  if (!contributing(parameter, groups, 0).formulas.known() || std::popcount(judgement.unsaid) > most_axes_tried)
+    return undecided();
+  // Ranks along every subset of the axes may yield one gradient, and along the others shares.
+  for (std::uint32_t replicas = judgement.unsaid;; replicas = (replicas - 1) & judgement.unsaid) {
+    const Contributing& own = contributing(parameter, groups, replicas);
+    bool uneven = false;
+    Explanation read = replicas == 0 ? found : own.columns.explain(terms.entered, uneven);
+    if (read.right) return undecided();
+    add_reading(judgement, own, std::move(read));
+    if (replicas == 0) return;
+  }
+}
+
+/// The first one says which kind of mistake it is.
+void ElementJudge::add_reading(Judgement& judgement, const Contributing& own, Explanation found) const {
+  PieceFinding& finding = judgement.finding;
+  std::string difference = own.formulas.difference(found);
+  if (judgement.readings.empty()) {
+    set_wrong(finding, own.formulas.kind(found), "");
+    finding.piece.difference = difference;
+  } else if (finding.piece.difference != difference) {
+    finding.piece.difference.clear();
+  }
+  std::erase_if(found.entered, [](const ColumnCoefficient& one) { return one.exact->is_zero(); });
+  found.entered.shrink_to_fit();
+  judgement.readings.push_back({&own, std::move(found), std::move(difference)});
+}
+
+void ElementJudge::tell(const Judgement& judgement, PieceFinding& finding) const {
+  std::vector<std::string> all;
+  for (const Reading& reading : judgement.readings) all.push_back(words(reading, finding.piece.ranks));
+  if (all.empty()) return;
+  finding.summary = all.front();
+  if (std::count(all.begin(), all.end(), all.front()) == std::ssize(all)) return;
+  finding.summary = fmt::format("it is wrong whether ranks along {} yield one gradient or shares of one",
+                                axes_words(judgement.unsaid));
+  finding.piece.why = fmt::format("as one gradient: {}; as shares: {}", all.front(), all.back());
+}
+
+std::string ElementJudge::words(const Reading& reading, const std::vector<int>& ranks) const {
+  Explanation whole = reading.found;
+  if (!whole.stale) {
+    const std::vector<Column>& columns = reading.own->columns.columns();
+    whole.entered.clear();
+    for (const Column& column : columns) whole.entered.push_back({&column, 0, 0, Rational(0)});
+    for (const ColumnCoefficient& one : reading.found.entered) whole.entered[at(one.column - columns.data())] = one;
+  }
+  return mistake_words(run_, whole, reading.difference, ranks);
+}
+
+bool ElementJudge::keeps(std::size_t coefficients) {
+  if (kept_ > 0 && kept_ + coefficients > most_coefficients_) return false;
+  kept_ += coefficients;
+  return true;
 }
 
 std::string ElementJudge::foreign_words(const ExtractedContribution& contribution, int parameter) const {
@@ -156,23 +250,21 @@ std::string ElementJudge::foreign_words(const ExtractedContribution& contributio
                                    : "contributions of other elements are in it";
 }
 
-std::string ElementJudge::unsaid_words(std::uint32_t axes) const {
+std::string ElementJudge::axes_words(std::uint32_t axes) const {
   std::string names;
   for (std::size_t axis = 0; axis < run_.header.axes.size(); ++axis) {
     if ((axes >> axis & 1) != 0) names += (names.empty() ? "" : ", ") + run_.header.axes[axis];
   }
-  return fmt::format(
-      "ranks along {} each yield a gradient of it, and nothing says whether it is one gradient or shares of one",
-      names);
+  return names;
 }
 
-/// A contribution to other elements, or to another parameter, by a name of its own.
-Term ElementJudge::other_term(const ExtractedResult& result, const ComposedTerm& term,
+/// A contribution to other elements, or to another parameter, by a name of its own: with how far the first of them is
+/// off, as all are where these are stretches of indices.
+Term ElementJudge::other_term(const ExtractedResult& result, const Interval& part, const ComposedTerm& term,
                               const ExtractedContribution& contribution, std::int64_t move) const {
-  const Region& region = extraction_.regions[at(contribution.region)];
-  const Region& own = extraction_.regions[at(result.region)];
-  std::string text = run_.parameters[at(region.parameter)].declared.name;
-  const std::int64_t off = move + (region.begin && own.begin ? *region.begin - *own.begin : 0);
+  std::string text = run_.parameters[at(extraction_.regions[at(contribution.region)].parameter)].declared.name;
+  const std::int64_t own = result.first + part.begin;
+  const std::int64_t off = overlaps_.distance(result.region, own, contribution.region, own + move);
   if (off != 0) text += fmt::format("{:+}", off);
   if (contribution.step != step_) text += fmt::format(" of optimizer step {}", contribution.step);
   if (contribution.micro_batch != 0) text += fmt::format(" of micro-batch {}", contribution.micro_batch);

@@ -12,28 +12,46 @@
 
 namespace lockstep::live {
 
+/// What contributes to some elements, with the words for it.
+struct Contributing {
+  ExtractedColumns columns;
+  CellFormulas formulas;
+};
+
+/// How contributions entered what is wrong by a formula, where those of ranks of which the run does not say whether
+/// they yield one gradient are taken to yield one, or shares of one.
+struct Reading {
+  const Contributing* own = nullptr;
+  Explanation found;  ///< without columns that did not enter
+  std::string difference;
+};
+
 /// What is found of elements that hold one sum; the same for all ranks that read it, but for words.
 struct Judgement {
-  PieceFinding finding;     ///< without place and ranks
-  bool by_formula = false;  ///< wrong by a formula that is exact: mistake_words() depend on who reads it
-  Explanation explanation;
-  std::deque<Column> earlier;  ///< of optimizer steps before, which the explanation points to
+  PieceFinding finding;           ///< without place and ranks
+  std::vector<Reading> readings;  ///< ElementJudge::tell() says what is wrong by them; empty: `finding` says it
+  std::uint32_t unsaid = 0;       ///< by bit, the axes along which readings differ
+  std::deque<Column> earlier;     ///< of optimizer steps before, which readings point to
+  bool uniform = false, stale = false;
 };
 
 /// Holds what an optimizer reads against what contributes to the same elements.
 class ElementJudge {
  public:
-  /// All must outlive it.
+  /// All must outlive it. Of `most_coefficients` in all that are kept, those of results that are right are some only
+  /// where `of_right`.
   ElementJudge(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
                const symbolic::ProgramForms& forms, const ExtractedContributions& contributions,
-               RegionOverlaps& overlaps)
+               RegionOverlaps& overlaps, bool of_right, std::size_t most_coefficients)
       : extraction_(extraction),
         run_(extraction.run),
         formulas_(formulas),
         expected_(expected),
         forms_(forms),
         contributions_(contributions),
-        overlaps_(overlaps) {}
+        overlaps_(overlaps),
+        of_right_(of_right),
+        most_coefficients_(most_coefficients) {}
 
   /// Forgets what contributes to what, to which judgements point, and goes on with results of this optimizer step.
   void begin(int step);
@@ -41,22 +59,34 @@ class ElementJudge {
   /// step, or since the parameter's optimizer stepped last: from one of these steps on, what came may belong to it.
   Judgement judge(const ExtractedResult& result, const symbolic::Stretch& stretch, const Interval& elements,
                   const std::vector<int>& groups);
+  /// Fills in what a copy of a judgement's finding, which has its ranks, says of what is wrong.
+  void tell(const Judgement& judgement, PieceFinding& finding) const;
+  /// Whether so many more coefficients are kept.
+  bool keeps(std::size_t coefficients);
 
  private:
-  /// What contributes to some elements, with the words for it.
-  struct Contributing {
-    ExtractedColumns columns;
-    CellFormulas formulas;
+  /// What a sum is made of, by what its terms are to the elements that hold it.
+  struct Sorted {
+    std::vector<symbolic::ComposedTerm> entered;           ///< of what belongs to them
+    std::map<std::tuple<int, int, int>, Rational> before;  ///< of earlier steps, by step, rank and micro-batch
+    std::vector<Term> others;                              ///< of other elements, named
+    std::string foreign;                                   ///< what these are; "" where there are none
   };
-  const Contributing& contributing(int parameter, const std::vector<int>& groups);
+  const Contributing& contributing(int parameter, const std::vector<int>& groups, std::uint32_t replicas);
   Judgement judge_by(const ExtractedResult& result, const symbolic::Stretch& stretch, const Interval& part,
                      const std::vector<int>& groups);
-  void decide(Judgement& judgement, const Contributing& own, const std::string& foreign, bool uneven) const;
+  Sorted sort(const ExtractedResult& result, const symbolic::Stretch& stretch, const Interval& part,
+              const ExtractedColumns& columns);
+  void decide(Judgement& judgement, const Contributing& own, Explanation found) const;
+  void decide_unsaid(Judgement& judgement, int parameter, const std::vector<int>& groups, const Sorted& terms,
+                     const Explanation& found);
+  void add_reading(Judgement& judgement, const Contributing& own, Explanation found) const;
+  std::string words(const Reading& reading, const std::vector<int>& ranks) const;
   bool is_same_element(const ExtractedResult& result, const Interval& part, std::int64_t move, int region);
   const ExtractedContribution& contribution_of(const symbolic::ComposedTerm& term) const;
   std::string foreign_words(const ExtractedContribution& contribution, int parameter) const;
-  std::string unsaid_words(std::uint32_t axes) const;
-  Term other_term(const ExtractedResult& result, const symbolic::ComposedTerm& term,
+  std::string axes_words(std::uint32_t axes) const;
+  Term other_term(const ExtractedResult& result, const Interval& part, const symbolic::ComposedTerm& term,
                   const ExtractedContribution& contribution, std::int64_t move) const;
 
   const Extraction& extraction_;
@@ -66,7 +96,10 @@ class ElementJudge {
   const symbolic::ProgramForms& forms_;
   const ExtractedContributions& contributions_;
   RegionOverlaps& overlaps_;
-  std::map<std::pair<int, std::vector<int>>, std::unique_ptr<Contributing>> contributing_;  // by parameter and groups
+  bool of_right_;
+  std::size_t most_coefficients_, kept_ = 0;
+  /// By parameter, groups and axes whose ranks are taken for replicas.
+  std::map<std::tuple<int, std::vector<int>, std::uint32_t>, std::unique_ptr<Contributing>> contributing_;
   int step_ = 0;
 };
 

@@ -124,11 +124,12 @@ class ExtractionReader {
   void drop_gotten() {
     std::map<int, std::set<int>> gotten;  // parameters, by step
     for (const ExtractedProgram& program : extraction_.details) {
-      const std::map<int, RankStep>& steps = extraction_.run.ranks[at(program.ranks.front())].steps;
+      std::map<int, std::set<int>> waiting;
+      for (const auto& [step, content] : extraction_.run.ranks[at(program.ranks.front())].steps)
+        waiting[step] = {content.waiting.begin(), content.waiting.end()};
       for (const ExtractedResult& one : program.results) {
         const int parameter = extraction_.regions[at(one.region)].parameter;
-        const std::vector<int>& waiting = steps.at(one.step).waiting;
-        if (std::find(waiting.begin(), waiting.end(), parameter) == waiting.end()) gotten[one.step].insert(parameter);
+        if (!waiting.at(one.step).contains(parameter)) gotten[one.step].insert(parameter);
       }
     }
     for (RankRecord& rank : extraction_.run.ranks) {
@@ -155,11 +156,15 @@ class ExtractionReader {
       for (std::int64_t rank = *first; rank < *end; ++rank) {
         int& program = extraction_.programs.program_of[at(rank)];
         if (program >= 0) return event.mistake(interval, fmt::format("rank {} has a program already", rank));
+        // What a result lists by rank is in their order.
+        if (!details.ranks.empty() && rank < details.ranks.back())
+          return event.mistake(interval,
+                               fmt::format("\"ranks\": expected intervals that ascend, found rank {} after {}", rank,
+                                           details.ranks.back()));
         program = number;
         details.ranks.push_back(static_cast<int>(rank));
       }
     }
-    std::sort(details.ranks.begin(), details.ranks.end());
     for (const std::int64_t rank : event.wholes("played", 0, world - 1))
       details.played.push_back(static_cast<int>(rank));
     std::sort(details.played.begin(), details.played.end());

@@ -86,7 +86,7 @@ void ProgramReader::event(const Json& json, int line, Diagnostics& mistakes) {
   const Event event(json, kind, mistakes, "event");
   if (ended_) return event.mistake("an event after the \"end\" of the program");
   if (kind == "parameter") return parameter(event);
-  if (kind == "contribution") return contribution(event);
+  if (kind == "contribution") return contribution(event, line);
   if (kind == "collective") return collective(event, line);
   if (kind == "result") return result(event, line);
   if (kind == "step") return step(event);
@@ -190,7 +190,7 @@ int ProgramReader::define(const Event& event, const Json& number, int call, std:
   return static_cast<int>(next);
 }
 
-void ProgramReader::contribution(const Event& event) {
+void ProgramReader::contribution(const Event& event, int line) {
   const std::optional<Part> part = this->part(event);
   const Json* source = event.required("source");
   const auto step = static_cast<int>(event.whole("step"));
@@ -203,6 +203,7 @@ void ProgramReader::contribution(const Event& event) {
   one.first = part->first;
   one.elements = part->elements;
   one.partial = read_partial(event, header_.axes);
+  one.line = line;
   one.source = define(event, *source, -1, part->elements);
   details_.contributions.push_back(one);
   RankStep& of_step = steps_[step];
@@ -309,10 +310,7 @@ void ProgramReader::collective(const Event& event, int line) {
   if (const Json* root = event.find("root"); root != nullptr && root->is_number())
     captured.root = static_cast<int>(whole_number_of(*root).value_or(-1));
   call.words = call_words(captured);
-  if (const Json* input = event.find("input")) {
-    call.carries = true;
-    call.input = content(event, *input, elements);
-  }
+  if (const Json* input = event.find("input")) call.input = content(event, *input, elements);
   const auto number = static_cast<int>(program_.calls.size());
   if (const Json* output = event.find("output")) {
     const Event inner = event.inner(*output);

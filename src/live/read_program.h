@@ -26,11 +26,11 @@ class ExtractionTables {
   int region(int parameter, const DeclaredParameter& declared, const std::vector<Interval>& piece);
   /// The group that an event names, on the ranks of its program; a mistake and nothing where they are not in it.
   std::optional<int> group(const Event& event, const std::vector<int>& ranks);
-  /// The position of an event's "root" in the group on all these ranks: that of a global rank, or "position" of `root`
-  /// where it is an object. A mistake and nothing where it is not one position in all of their groups.
   /// The rank that an event's "peer" names on each of these ranks: a global rank, or how far it stands from them along
   /// axes of the mesh. A mistake and nothing where there is no such rank.
   std::optional<symbolic::ProgramPeer> peer(const Event& event, const std::vector<int>& ranks);
+  /// The position of an event's "root" in the group on all these ranks: that of a global rank, or "position" of `root`
+  /// where it is an object. A mistake and nothing where it is not one position in all of their groups.
   std::optional<int> position(const Event& event, const Event& root, bool is_position, int group,
                               const std::vector<int>& ranks) const;
 
@@ -72,7 +72,7 @@ class ProgramReader {
   };
 
   void parameter(const Event& event);
-  void contribution(const Event& event);
+  void contribution(const Event& event, int line);
   void collective(const Event& event, int line);
   void result(const Event& event, int line);
   void step(const Event& event);

@@ -7,6 +7,7 @@
 
 #include "src/base/at.h"
 #include "src/base/budget.h"
+#include "src/live/words.h"
 
 namespace lockstep::live {
 
@@ -32,6 +33,9 @@ class BoxStretches {
 
   std::int64_t length() const { return length_; }
   std::int64_t count() const { return length_ == 0 ? 0 : region_.elements / length_; }
+
+  /// Of an element, in the box's own order.
+  std::int64_t index(std::int64_t element) const { return begin(element / length_) + element % length_; }
 
   /// The first index of a stretch.
   std::int64_t begin(std::int64_t number) const {
@@ -101,15 +105,45 @@ const std::vector<Overlap>* RegionOverlaps::of(int region, int other) {
   return found->second.compared ? &found->second.overlaps : nullptr;
 }
 
+RegionOverlaps::Covered RegionOverlaps::covered(const RegionPart& part, const std::vector<RegionPart>& others) {
+  Covered covered;
+  Intervals found;
+  for (const RegionPart& other : others) {
+    const std::vector<Overlap>* common = of(part.region, other.region);
+    covered.compared = covered.compared && common != nullptr;
+    if (common == nullptr) continue;
+    for (const Overlap& one : *common) {
+      const Interval theirs{other.first - one.move, other.first + other.elements - one.move};
+      const Interval own = intersect(intersect(one.elements, theirs), {part.first, part.first + part.elements});
+      if (!own.empty()) found.push_back(own);
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  Intervals& all = covered.elements;
+  for (const Interval& one : found) {
+    if (all.empty() || all.back().end < one.begin)
+      all.push_back(one);
+    else
+      all.back().end = std::max(all.back().end, one.end);
+  }
+  return covered;
+}
+
+std::int64_t RegionOverlaps::distance(int from_region, std::int64_t from, int to_region, std::int64_t to) const {
+  const auto index = [&](int number, std::int64_t element) {
+    const Region& region = extraction_.regions[at(number)];
+    return BoxStretches(region, extraction_.run.parameters[at(region.parameter)].declared.shape).index(element);
+  };
+  return index(to_region, to) - index(from_region, from);
+}
+
 std::string elements_words(const DeclaredParameter& parameter, const Region& region, std::int64_t first,
                            std::int64_t count) {
   std::int64_t whole = 1;
   for (const std::int64_t size : parameter.shape) whole *= size;
   if (count == whole) return "";
   if (region.begin) return fmt::format("[{}, {})", *region.begin + first, *region.begin + first + count);
-  std::string text;
-  for (const Interval& interval : region.piece)
-    text += fmt::format("{}[{}, {})", text.empty() ? "" : " × ", interval.begin, interval.end);
+  const std::string text = piece_words(region.piece);
   return count == region.elements ? text : fmt::format("{} from its element {} to {}", text, first, first + count);
 }
 

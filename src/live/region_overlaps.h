@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,13 @@ struct Overlap {
   std::int64_t move = 0;
 };
 
+/// Elements [first, first + elements) of a region, in its own order.
+struct RegionPart {
+  int region = 0;
+  std::int64_t first = 0, elements = 0;
+  friend auto operator<=>(const RegionPart&, const RegionPart&) = default;
+};
+
 /// Which elements of parameters two regions have in common.
 class RegionOverlaps {
  public:
@@ -27,6 +35,14 @@ class RegionOverlaps {
   /// Complexity: constant where both regions are stretches of indices or one region; else linear in the stretches that
   /// they fall into, once for two regions.
   const std::vector<Overlap>* of(int region, int other);
+  struct Covered {
+    Intervals elements;    ///< in the region's own order
+    bool compared = true;  ///< with all others
+  };
+  /// What of a part these others have as well.
+  Covered covered(const RegionPart& part, const std::vector<RegionPart>& others);
+  /// By how many indices, in row-major order, element `to` of a region comes after element `from` of another.
+  std::int64_t distance(int from_region, std::int64_t from, int to_region, std::int64_t to) const;
 
  private:
   struct Known {

@@ -30,14 +30,6 @@ namespace {
 using live::PieceFinding;
 using Verdict = VerifiedPiece::Verdict;
 
-std::string piece_words(const live::DeclaredParameter& parameter, const std::vector<Interval>& piece) {
-  if (parameter.pieces.size() == 1) return "";
-  std::string text;
-  for (const Interval& interval : piece)
-    text += fmt::format("{}[{}, {})", text.empty() ? "" : " × ", interval.begin, interval.end);
-  return text;
-}
-
 /// Leaves out the coefficients of results of one piece from where they are more than `most`, but of the first.
 void shed_coefficients(std::vector<PieceFinding>& of_cell, std::size_t most) {
   std::size_t kept = 0;
@@ -59,7 +51,7 @@ class Verifier {
   Verifier(const live::CapturedRun& run, const VerifyOptions& options, const live::Extraction* extraction = nullptr)
       : options_(options), run_(run), extraction_(extraction), files_(run_), formulas_(run_) {
     loss_ = options.loss ? options.loss : run_.header.loss;
-    if (extraction != nullptr) judge_.emplace(*extraction, formulas_, expected_, options.coefficients);
+    if (extraction != nullptr) judge_.emplace(*extraction, formulas_, expected_, options);
     if (!options.reference.empty()) reference_.emplace(options.reference, run_, options.threads);
   }
 
@@ -123,7 +115,8 @@ class Verifier {
     for (const live::RunParameter& parameter : run_.parameters) {
       const live::DeclaredParameter& declared = parameter.declared;
       VerifiedParameter one{declared.name, declared.aliases, declared.shape, declared.dtype, declared.frozen, {}};
-      for (const std::vector<Interval>& piece : declared.pieces) one.pieces.push_back(piece_words(declared, piece));
+      for (const std::vector<Interval>& piece : declared.pieces)
+        one.pieces.push_back(declared.pieces.size() == 1 ? "" : live::piece_words(piece));
       result_.parameters.push_back(std::move(one));
     }
   }
@@ -309,7 +302,6 @@ class Verifier {
           "the coefficients of {} are left out, for more than {} are not kept; --step and --parameter look at fewer.",
           counted(left_out, "result"), options_.most_coefficients));
     if (judge_) {
-      shed_coefficients(judged_, options_.most_coefficients);
       for (std::size_t i = 0; i < result_.parameters.size(); ++i) result_.parameters[i].pieces = judge_->pieces()[i];
     }
     live::find_mistakes(std::move(judged_), result_);

@@ -30,7 +30,7 @@ class CellVerifier {
         columns_(gather_columns(context.run, context.files, context.expected, cell.step, cell.contributions)),
         hypotheses_(
             context, cell, columns_, [this](int back) { return earlier(back); }, cache_),
-        cell_formulas_(context.run, context.formulas, cell.step, columns_.columns) {
+        cell_formulas_(context.run, context.formulas, cell.step, pointers(columns_.columns)) {
     complete_ = context.run.complete_step(cell.step) && columns_.missing.empty();
   }
 
@@ -127,10 +127,8 @@ class CellVerifier {
     }
     problem.result_dtype = result.dtype;
     problem.coarsest = coarser(result.dtype, cell_.coarsest);
-    for (const Column& column : columns_.columns) {
-      problem.columns.push_back(&column);
-      problem.coarsest = coarser(problem.coarsest, column.dtype);
-    }
+    problem.columns = pointers(columns_.columns);
+    for (const Column& column : columns_.columns) problem.coarsest = coarser(problem.coarsest, column.dtype);
     const RunParameter& parameter = context_.run.parameters[at(cell_.parameter)];
     problem.elements = static_cast<double>(parameter.numel(cell_.piece));
     const Explanation found = explain(
@@ -140,8 +138,9 @@ class CellVerifier {
   }
 
   /// The optimizer may get what came in steps before this one in which it did not step, from one of them on: where
-  /// nobody has zeroed that, it belongs to this step.
+  /// nobody has zeroed that, it belongs to this step, and where all of it came with one factor, that is what is wrong.
   bool decide_with_skipped_steps(PieceFinding& judged, Problem problem) {
+    std::optional<std::pair<std::vector<const Column*>, Explanation>> scaled;
     const std::vector<int>& steps = context_.run.steps;
     auto step = std::lower_bound(steps.begin(), steps.end(), cell_.step);
     for (int back = 1; step != steps.begin() && context_.run.waits(*--step, cell_.parameter); ++back) {
@@ -155,13 +154,27 @@ class CellVerifier {
       problem.columns.insert(problem.columns.end(), columns->begin(), columns->end());
       const Explanation found = explain(
           problem, [](int) { return std::nullopt; }, cache_);
-      if (!found.right) continue;
+      if (!found.right) {
+        if (found.uniform && found.of_expected && found.told_apart && found.exact())
+          scaled.emplace(problem.columns, found);
+        continue;
+      }
       decide(judged, problem, found);
       judged.piece.expected = judged.piece.formula;
       for (RecoveredCoefficient& one : judged.piece.coefficients) one.expected = one.exact;
       return true;
     }
-    return false;
+    if (!scaled) return false;
+    const auto& [columns, found] = *scaled;
+    const CellFormulas formulas(context_.run, context_.formulas, cell_.step, columns);
+    judged.piece.unexplained = found.residual;
+    judged.piece.noise = found.noise;
+    judged.told_apart = judged.piece.told_apart = true;
+    judged.piece.expected = formulas.expected();
+    formulas.write(judged, found);
+    formulas.write_coefficients(judged, found);
+    formulas.wrong_by(judged, found);
+    return true;
   }
 
   /// The columns of the optimizer step that is so many before; nothing where the run has no such step.
@@ -170,9 +183,7 @@ class CellVerifier {
       earlier_.push_back(context_.before ? context_.before(cell_, static_cast<int>(earlier_.size()) + 1) : nullptr);
     const std::shared_ptr<const Columns>& found = earlier_[at(back - 1)];
     if (found == nullptr) return std::nullopt;
-    std::vector<const Column*> columns;
-    for (const Column& column : found->columns) columns.push_back(&column);
-    return columns;
+    return pointers(found->columns);
   }
 
   void no_gradient(PieceFinding& judged) {
@@ -195,6 +206,7 @@ class CellVerifier {
     piece.noise = found.noise;
     judged.told_apart = piece.told_apart = found.told_apart;
     cell_formulas_.write(judged, found);
+    cell_formulas_.write_coefficients(judged, found);
     if (!found.explained) return unexplained(judged, problem, found);
     if (found.right) {
       piece.verdict = Verdict::right;
@@ -205,7 +217,7 @@ class CellVerifier {
     judged.open = !found.told_apart;
     // What clipping left of earlier steps is no small fraction.
     if (!found.exact())
-      set_wrong(judged, kind_of(found, cell_.step),
+      set_wrong(judged, cell_formulas_.kind(found),
                 found.stale ? stale_words : "the coefficients are not the expected ones");
     else
       cell_formulas_.wrong_by(judged, found);
@@ -270,6 +282,7 @@ class CellVerifier {
     judged.piece.coefficients.clear();
     judged.told_apart = judged.piece.told_apart = false;
     cell_formulas_.write(judged, found);
+    cell_formulas_.write_coefficients(judged, found);
     cell_formulas_.wrong_by(judged, found);
     judged.piece.from_others = fitting->of_others;
     judged.open = !fitting->of_others;

@@ -38,6 +38,13 @@ std::string rank_words(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + numbers_words(ranks);
 }
 
+std::string piece_words(const std::vector<Interval>& piece) {
+  std::string text;
+  for (const Interval& interval : piece)
+    text += fmt::format("{}[{}, {})", text.empty() ? "" : " × ", interval.begin, interval.end);
+  return text;
+}
+
 std::string percent(double part) {
   const double hundredths = 100 * part;
   return hundredths >= 10 ? fmt::format("{:.0f} %", hundredths) : fmt::format("{:.2g} %", hundredths);

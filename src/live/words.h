@@ -14,6 +14,8 @@ namespace lockstep::live {
 std::string numbers_words(const std::vector<int>& numbers);
 /// "rank 1", "ranks 0 to 3 and 6".
 std::string rank_words(const std::vector<int>& ranks);
+/// "[0, 8) × [0, 16)".
+std::string piece_words(const std::vector<Interval>& piece);
 /// "12 %", "0.04 %".
 std::string percent(double part);
 

@@ -119,17 +119,31 @@ std::shared_ptr<const Source> open_path(const Json& reference, const std::filesy
   return std::make_shared<const Source>(Source{path.string(), std::move(*text)});
 }
 
-std::optional<std::string> read_standard_input(std::string& error) {
-  static std::mutex mutex;
-  static bool was_read = false;
-  static std::optional<std::string> text;
-  static std::string failure;
-  const std::lock_guard lock(mutex);
-  if (!was_read) text = read_descriptor(STDIN_FILENO, failure);
-  was_read = true;
-  note_input(STDIN_FILENO);
-  error = failure;
+std::optional<std::string> read_file(const std::filesystem::path& path, std::string& error) {
+  const int descriptor = path == standard_input_name ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    error = std::strerror(errno);
+    return std::nullopt;
+  }
+  std::optional<std::string> text = read_descriptor(descriptor, error);
+  if (text) note_input(descriptor);
+  if (descriptor != STDIN_FILENO) close(descriptor);
   return text;
+}
+
+/// Of standard input, or a pipe.
+std::optional<std::string> read_once(const std::filesystem::path& path, std::string& error) {
+  struct Read {
+    std::optional<std::string> text;
+    std::string failure;
+  };
+  static std::mutex mutex;
+  static std::map<std::filesystem::path, Read> all;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = all.try_emplace(path);
+  if (is_new) found->second.text = read_file(path, found->second.failure);
+  error = found->second.failure;
+  return found->second.text;
 }
 
 }  // namespace
@@ -142,21 +156,13 @@ std::string argument_for(const std::string& file) {
 namespace scenario {
 
 std::optional<std::string> read_text_file(const std::filesystem::path& path, std::string& error) {
-  if (path == standard_input_name) return read_standard_input(error);
   std::error_code code;
+  if (path == standard_input_name || std::filesystem::is_fifo(path, code)) return read_once(path, error);
   if (std::filesystem::is_directory(path, code)) {
     error = "it is a folder";
     return std::nullopt;
   }
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    error = std::strerror(errno);
-    return std::nullopt;
-  }
-  std::optional<std::string> text = read_descriptor(descriptor, error);
-  if (text) note_input(descriptor);
-  close(descriptor);
-  return text;
+  return read_file(path, error);
 }
 
 std::optional<Source> read_scenario_text(const std::filesystem::path& path, std::string& error) {

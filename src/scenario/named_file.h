@@ -29,7 +29,7 @@ std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, c
 std::optional<Source> read_scenario_text(const std::filesystem::path& path, std::string& error);
 
 /// The text of a file; nothing where it cannot be read, and then why in `error`. Standard input (standard_input_name)
-/// is read once, and whoever asks again gets the same text.
+/// and pipes are read once, and whoever asks again gets the same text.
 std::optional<std::string> read_text_file(const std::filesystem::path& path, std::string& error);
 
 }  // namespace lockstep::scenario

@@ -71,7 +71,7 @@ struct ProgramForms::View {
 };
 
 ProgramForms::ProgramForms(const RankPrograms& programs, const Meetings& meetings)
-    : programs_(programs), meetings_(meetings), outputs_(meetings.all.size()) {
+    : programs_(programs), meetings_(meetings), positions_(programs), outputs_(meetings.all.size()) {
   const std::vector<char> needed = needed_meetings(programs, meetings);
   for (const int meeting : meetings.order) {
     if (needed[at(meeting)] != 0) compose(meeting);
@@ -171,10 +171,8 @@ ProgramForms::View ProgramForms::view(int rank, const SourceTerm& term, std::int
   }
   const std::vector<Stretches>& outputs = outputs_[at(number)];
   std::size_t position = 0;
-  if (outputs.size() > 1) {
-    const std::vector<int>& ranks = meeting.ranks(programs_);
-    position = static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  }
+  if (outputs.size() > 1)
+    position = meeting.group < 0 ? (rank == meeting.pair[0] ? 0 : 1) : positions_.of(meeting.group, rank);
   view.next = outputs[position].data();
   view.end = view.next + outputs[position].size();
   return view;
@@ -213,47 +211,50 @@ void ProgramForms::compose(int number) {
     if (op == ProgramOp::send ? i == 1 : from_one && static_cast<int>(i) != first.root) continue;
     inputs[i] = evaluate(ranks[i], call(i).input);
   }
-  const auto shown = [&](std::size_t i, std::int64_t move, const Rational& factor) {
+  const auto shown = [&](const Stretches& all, std::int64_t move, const Rational& factor) {
     View view;
-    view.next = inputs[i].data();
-    view.end = view.next + inputs[i].size();
+    view.next = all.data();
+    view.end = view.next + all.size();
     view.move = move;
     view.factor = factor;
     return view;
   };
   const auto splits = [&](const ProgramCall& one, std::size_t i) {
-    return one.input_splits.empty() ? one.elements / static_cast<std::int64_t>(members) : one.input_splits[i];
+    return part_at(one.input_splits, one.elements, members, i);
   };
   std::vector<Stretches>& outputs = outputs_[at(number)];
   outputs.resize(is_for_all(op) ? 1 : members);
   std::vector<View> views;
-  const auto reduce = [&](std::int64_t begin, std::int64_t end, Stretches& output) {
+  const auto reduce = [&](Stretches& output) {
     const std::optional<Rational> factor = factor_of_sum(first, members);
     if (!factor) {
-      output = {{0, end - begin, unknown(fmt::format("the {} is no sum", first.words)), 0}};
+      output = {{0, first.elements, unknown(fmt::format("the {} is no sum", first.words)), 0}};
       return;
     }
     views.clear();
-    for (std::size_t i = 0; i < members; ++i) views.push_back(shown(i, -begin, *factor));
-    add_sum(views, 0, end - begin, output);
+    for (const Stretches& input : inputs) views.push_back(shown(input, 0, *factor));
+    add_sum(views, 0, first.elements, output);
   };
-  const auto append = [&](std::size_t i, std::int64_t begin, std::int64_t count, std::int64_t to, Stretches& output) {
-    views = {shown(i, to - begin, Rational(1))};
+  const auto append = [&](const Stretches& from, std::int64_t begin, std::int64_t count, std::int64_t to,
+                          Stretches& output) {
+    views = {shown(from, to - begin, Rational(1))};
     add_sum(views, to, to + count, output);
   };
   switch (op) {
     case ProgramOp::all_reduce:
-      reduce(0, first.elements, outputs[0]);
+      reduce(outputs[0]);
       break;
     case ProgramOp::reduce:
-      reduce(0, first.elements, outputs[at(first.root)]);
+      reduce(outputs[at(first.root)]);
       break;
     case ProgramOp::reduce_scatter: {
+      Stretches whole;
+      reduce(whole);
       std::int64_t begin = 0;
       for (std::size_t i = 0; i < members; ++i) {
-        const std::int64_t end = begin + splits(first, i);
-        if (call(i).output >= 0) reduce(begin, end, outputs[i]);
-        begin = end;
+        const std::int64_t count = splits(first, i);
+        if (call(i).output >= 0) append(whole, begin, count, 0, outputs[i]);
+        begin += count;
       }
       break;
     }
@@ -262,19 +263,19 @@ void ProgramForms::compose(int number) {
       Stretches& output = outputs[op == ProgramOp::gather ? at(first.root) : 0];
       std::int64_t begin = 0;
       for (std::size_t i = 0; i < members; ++i) {
-        append(i, 0, call(i).elements, begin, output);
+        append(inputs[i], 0, call(i).elements, begin, output);
         begin += call(i).elements;
       }
       break;
     }
     case ProgramOp::broadcast:
-      append(at(first.root), 0, first.elements, 0, outputs[0]);
+      append(inputs[at(first.root)], 0, first.elements, 0, outputs[0]);
       break;
     case ProgramOp::scatter: {
       std::int64_t begin = 0;
       for (std::size_t i = 0; i < members; ++i) {
         const std::int64_t count = splits(call(at(first.root)), i);
-        append(at(first.root), begin, count, 0, outputs[i]);
+        append(inputs[at(first.root)], begin, count, 0, outputs[i]);
         begin += count;
       }
       break;
@@ -285,7 +286,7 @@ void ProgramForms::compose(int number) {
         std::int64_t begin = 0;
         for (std::size_t j = 0; j < members; ++j) {
           const std::int64_t count = splits(call(j), i);
-          append(j, taken[j], count, begin, outputs[i]);
+          append(inputs[j], taken[j], count, begin, outputs[i]);
           taken[j] += count;
           begin += count;
         }
@@ -293,7 +294,7 @@ void ProgramForms::compose(int number) {
       break;
     }
     case ProgramOp::send:
-      append(0, 0, first.elements, 0, outputs[1]);
+      append(inputs[0], 0, first.elements, 0, outputs[1]);
       break;
     case ProgramOp::recv:
     case ProgramOp::barrier:

@@ -57,6 +57,7 @@ class ProgramForms {
 
   const RankPrograms& programs_;
   const Meetings& meetings_;
+  GroupPositions positions_;
   Forms forms_;
   std::vector<std::vector<Stretches>> outputs_;  // by meeting; one for all members, or one for each
   std::vector<std::string> reasons_;

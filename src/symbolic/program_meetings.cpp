@@ -27,17 +27,27 @@ std::vector<int> calls_read(const RankProgram& program, const ProgramContent& co
   return calls;
 }
 
+GroupPositions::GroupPositions(const RankPrograms& programs) : programs_(programs), sorted_(programs.members.size()) {
+  for (std::size_t group = 0; group < sorted_.size(); ++group) {
+    const std::vector<int>& members = programs.members[group];
+    if (std::is_sorted(members.begin(), members.end())) continue;
+    for (std::size_t i = 0; i < members.size(); ++i) sorted_[group].emplace_back(members[i], i);
+    std::sort(sorted_[group].begin(), sorted_[group].end());
+  }
+}
+
+std::size_t GroupPositions::of(int group, int rank) const {
+  const auto& sorted = sorted_[at(group)];
+  if (!sorted.empty()) return std::lower_bound(sorted.begin(), sorted.end(), std::pair(rank, std::size_t{0}))->second;
+  const std::vector<int>& members = programs_.members[at(group)];
+  return static_cast<std::size_t>(std::lower_bound(members.begin(), members.end(), rank) - members.begin());
+}
+
 namespace {
 
 bool goes_in_pairs(ProgramOp op) { return op == ProgramOp::send || op == ProgramOp::recv; }
 
-/// Of the parts into which what a member puts in, or gets, falls: the one at a position.
-std::int64_t part_of(const std::vector<std::int64_t>& splits, std::int64_t whole, std::size_t members,
-                     std::size_t position) {
-  return splits.empty() ? whole / static_cast<std::int64_t>(members) : splits[position];
-}
-
-/// Says why calls that came together are no collective.
+/// Says why calls that came together are no collective. Members of one program make one call, which is looked at once.
 class MeetingCheck {
  public:
   MeetingCheck(const RankPrograms& programs, const Meeting& meeting)
@@ -45,13 +55,19 @@ class MeetingCheck {
 
   std::string run() {
     for (std::size_t i = 0; i < members_; ++i) {
-      if (const std::string part = differs(call(0), call(i)); !part.empty())
-        return fmt::format("ranks {} and {} call it with different {}", ranks_[0], ranks_[i], part);
-      if (std::string what = wrong_splits(i); !what.empty()) return what;
+      const ProgramCall& own = call(i);
+      std::vector<std::size_t>& positions = positions_[&own];
+      positions.push_back(i);
+      if (positions.size() == 1) {
+        if (const std::string part = differs(call(0), own); !part.empty())
+          return fmt::format("ranks {} and {} call it with different {}", ranks_[0], ranks_[i], part);
+      }
+      if (positions.size() == 1 || static_cast<int>(i) == own.root) {
+        if (std::string what = wrong_splits(i); !what.empty()) return what;
+      }
+      if (std::string what = wrong_part(i); !what.empty()) return what;
     }
-    if (call(0).op == ProgramOp::all_to_all) {
-      if (std::string what = wrong_pair(); !what.empty()) return what;
-    }
+    if (call(0).op == ProgramOp::all_to_all && !all_pairs_agree()) return wrong_pair();
     for (std::size_t i = 0; i < members_; ++i) elements_ += call(i).elements;
     for (std::size_t i = 0; i < members_; ++i) {
       if (std::string what = wrong_output(i); !what.empty()) return what;
@@ -96,6 +112,11 @@ class MeetingCheck {
     if (!own.output_splits.empty() && own.output_splits.size() != members_)
       return fmt::format("rank {} has {} for {}", ranks_[i], counted(own.output_splits.size(), "split"),
                          counted(all, "member"));
+    return "";
+  }
+
+  std::string wrong_part(std::size_t i) const {
+    const ProgramCall& own = call(i);
     if (own.op != ProgramOp::all_gather) return "";
     const std::int64_t expected = own.output_splits.empty() ? call(0).elements : own.output_splits[i];
     if (own.elements == expected) return "";
@@ -103,13 +124,36 @@ class MeetingCheck {
                        counted(own.elements, "element"), expected);
   }
 
-  /// Of an all-to-all: two members that do not agree on what one sends the other.
+  std::int64_t sent(const ProgramCall& one, std::size_t to) const {
+    return part_at(one.input_splits, one.elements, members_, to);
+  }
+
+  /// Whether the members of an all-to-all agree on what they send each other. Between those that make one call and
+  /// those that make another it is as much for all of them.
+  bool all_pairs_agree() const {
+    for (const auto& [taking, takers] : positions_) {
+      if (taking->output_splits.empty()) continue;
+      for (const auto& [sending, senders] : positions_) {
+        Budget::spend(1 + static_cast<std::int64_t>((takers.size() + senders.size()) / 8));
+        const std::int64_t each = sent(*sending, takers.front());
+        const bool agree =
+            std::all_of(takers.begin(), takers.end(), [&](std::size_t to) { return sent(*sending, to) == each; }) &&
+            std::all_of(senders.begin(), senders.end(),
+                        [&](std::size_t from) { return taking->output_splits[from] == each; });
+        if (!agree) return false;
+      }
+    }
+    return true;
+  }
+
+  /// The first two members of an all-to-all that do not agree.
   std::string wrong_pair() const {
     for (std::size_t i = 0; i < members_; ++i) {
       const ProgramCall& own = call(i);
       if (own.output_splits.empty()) continue;
+      Budget::spend(1 + static_cast<std::int64_t>(members_ / 8));
       for (std::size_t j = 0; j < members_; ++j) {
-        const std::int64_t sent = part_of(call(j).input_splits, call(j).elements, members_, i);
+        const std::int64_t sent = this->sent(call(j), i);
         if (sent != own.output_splits[j])
           return fmt::format("rank {} sends {} to rank {}, which takes {}", ranks_[j], counted(sent, "element"),
                              ranks_[i], own.output_splits[j]);
@@ -124,14 +168,14 @@ class MeetingCheck {
     std::int64_t sum = 0;
     switch (own.op) {
       case ProgramOp::reduce_scatter:
-        return part_of(own.input_splits, own.elements, members_, i);
+        return sent(own, i);
       case ProgramOp::all_gather:
       case ProgramOp::gather:
         return elements_;
       case ProgramOp::scatter:
-        return part_of(call(at(own.root)).input_splits, call(at(own.root)).elements, members_, i);
+        return sent(call(at(own.root)), i);
       case ProgramOp::all_to_all:
-        for (std::size_t j = 0; j < members_; ++j) sum += part_of(call(j).input_splits, call(j).elements, members_, i);
+        for (const auto& [sending, senders] : positions_) sum += std::ssize(senders) * sent(*sending, i);
         return sum;
       default:
         return own.elements;
@@ -150,12 +194,14 @@ class MeetingCheck {
   const Meeting& meeting_;
   const std::vector<int>& ranks_;
   std::size_t members_;
-  std::int64_t elements_ = 0;  // that all put in
+  std::map<const ProgramCall*, std::vector<std::size_t>> positions_;  // of those that make it
+  std::int64_t elements_ = 0;                                         // that all put in
 };
 
 class Matcher {
  public:
-  explicit Matcher(const RankPrograms& programs) : programs_(programs), ranks_(at(programs.world())) {
+  explicit Matcher(const RankPrograms& programs)
+      : programs_(programs), positions_(programs), ranks_(at(programs.world())) {
     for (const RankProgram& program : programs.programs) reads_.push_back(reads_of(program));
     result_.of_rank.resize(ranks_.size());
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -241,10 +287,10 @@ class Matcher {
       return meeting;
     }
     const int group = programs_.groups[at(call.group)].on(rank);
-    const std::vector<int>& members = programs_.members[at(group)];
-    const auto position = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+    const std::size_t position = positions_.of(group, rank);
     std::size_t& next = next_in_group_[at(group)][position];
-    if (next == of_group_[at(group)].size()) of_group_[at(group)].push_back(add(group, next, members.size()));
+    if (next == of_group_[at(group)].size())
+      of_group_[at(group)].push_back(add(group, next, programs_.members[at(group)].size()));
     const int meeting = of_group_[at(group)][next++];
     result_.all[at(meeting)].calls[position] = number;
     return meeting;
@@ -274,27 +320,45 @@ class Matcher {
     waiting_.erase(found);
   }
 
-  /// Follows who waits for whom from the first rank that does not end.
+  /// Goes from meeting to meeting in which ranks wait: from each to those in which its absent members do.
   void find_stuck() {
-    int rank = 0;
-    while (rank < programs_.world() && ranks_[at(rank)].waits_for < 0) ++rank;
-    if (rank == programs_.world()) return;
-    std::map<int, std::size_t> seen;
-    std::vector<StuckRank> chain;
-    while (seen.try_emplace(rank, chain.size()).second) {
-      const Running& own = ranks_[at(rank)];
-      const Meeting& meeting = result_.all[at(own.waits_for)];
-      const auto absent = std::find(meeting.calls.begin(), meeting.calls.end(), -1) - meeting.calls.begin();
-      const int missing = meeting.ranks(programs_)[at(absent)];
-      const bool ended = ranks_[at(missing)].waits_for < 0;
-      chain.push_back({rank, own.waiting_call, missing, ended});
-      if (ended) {
-        result_.stuck = {chain.back()};
-        return;
+    struct Visit {
+      int meeting = 0;
+      int rank = 0;              // who waits there, as the meeting before says
+      std::size_t position = 0;  // of the next member to be looked at
+      int missing = 0;           // who is waited for in the next visit
+    };
+    std::vector<char> seen(result_.all.size(), 0);  // 1: on the way; 2: none of a circle
+    for (int first = 0; first < programs_.world(); ++first) {
+      std::vector<Visit> way;
+      if (ranks_[at(first)].waits_for >= 0) way.push_back({ranks_[at(first)].waits_for, first, 0, 0});
+      while (!way.empty()) {
+        Visit& own = way.back();
+        const Meeting& meeting = result_.all[at(own.meeting)];
+        if (seen[at(own.meeting)] == 2 || own.position == meeting.calls.size()) {
+          seen[at(own.meeting)] = 2;
+          way.pop_back();
+          continue;
+        }
+        seen[at(own.meeting)] = 1;
+        const std::size_t position = own.position++;
+        if (meeting.calls[position] >= 0) continue;
+        own.missing = meeting.ranks(programs_)[position];
+        const int next = ranks_[at(own.missing)].waits_for;
+        if (next < 0) {
+          if (result_.stuck.empty()) result_.stuck = {{own.rank, ranks_[at(own.rank)].waiting_call, own.missing, true}};
+        } else if (seen[at(next)] == 0) {
+          way.push_back({next, own.missing, 0, 0});
+        } else if (seen[at(next)] == 1) {
+          auto begin = std::find_if(way.begin(), way.end(), [&](const Visit& one) { return one.meeting == next; });
+          begin->rank = own.missing;
+          result_.stuck.clear();
+          for (; begin != way.end(); ++begin)
+            result_.stuck.push_back({begin->rank, ranks_[at(begin->rank)].waiting_call, begin->missing, false});
+          return;
+        }
       }
-      rank = missing;
     }
-    result_.stuck.assign(chain.begin() + static_cast<std::ptrdiff_t>(seen.at(rank)), chain.end());
   }
 
   struct Pair {
@@ -303,6 +367,7 @@ class Matcher {
   };
 
   const RankPrograms& programs_;
+  GroupPositions positions_;
   std::vector<Running> ranks_;
   std::vector<std::vector<std::vector<int>>> reads_;     // by program
   std::vector<std::vector<int>> of_group_;               // meetings in their order

@@ -35,10 +35,10 @@ struct StuckRank {
 /// Which calls meet.
 struct Meetings {
   std::vector<Meeting> all;
-  std::vector<int> order;                   ///< of those to which all came, one that ranks could go through
-  std::vector<std::vector<int>> of_rank;    ///< by rank and call: the meeting; -1: the rank never gets there
-  std::vector<StuckRank> stuck;             ///< ranks that wait for each other in a circle, or the first that waits for
-                                            ///< one that has ended; empty: every rank ends
+  std::vector<int> order;                 ///< of those to which all came, one that ranks could go through
+  std::vector<std::vector<int>> of_rank;  ///< by rank and call: the meeting; -1: the rank never gets there
+  std::vector<StuckRank> stuck;  ///< ranks that wait for each other in a circle; where there is none, the first
+                                 ///< that waits for one that has ended; empty: every rank ends
   bool reached(int rank, int call) const {  ///< whether that call of that rank completes
     const int meeting = of_rank[static_cast<std::size_t>(rank)][static_cast<std::size_t>(call)];
     return meeting >= 0 && all[static_cast<std::size_t>(meeting)].complete();

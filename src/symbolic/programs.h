@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/rational.h"
@@ -59,10 +61,9 @@ struct ProgramCall {
   Rational factor = 1;        ///< of premul_sum
   std::vector<std::int64_t> input_splits, output_splits;  ///< by position; empty: equal parts
   bool async = false;    ///< the rank goes on, up to the first that reads the output; else it waits
-  bool carries = false;  ///< something of what goes in is a gradient: `input` says what
-  ProgramContent input;
-  int output = -1;    ///< the source that it defines; -1: none
-  std::string words;  ///< for reasons: "all_reduce of 8 float32 elements at train.py:9 in main"
+  ProgramContent input;  ///< what of the gradients goes in
+  int output = -1;       ///< the source that it defines; -1: none
+  std::string words;     ///< for reasons: "all_reduce of 8 float32 elements at train.py:9 in main"
 };
 
 /// An unknown of a program: a contribution of the rank's own, or what a call brings.
@@ -99,6 +100,25 @@ struct RankPrograms {
     return programs[static_cast<std::size_t>(program_of[static_cast<std::size_t>(rank)])];
   }
 };
+
+/// Positions of ranks in their process groups.
+class GroupPositions {
+ public:
+  /// `programs` must outlive it.
+  explicit GroupPositions(const RankPrograms& programs);
+  /// Of a member. Complexity: logarithmic.
+  std::size_t of(int group, int rank) const;
+
+ private:
+  const RankPrograms& programs_;
+  std::vector<std::vector<std::pair<int, std::size_t>>> sorted_;  // by group; empty where its members ascend
+};
+
+/// Of the parts into which a member's elements fall: that at a position. Without splits they are equal.
+inline std::int64_t part_at(const std::vector<std::int64_t>& splits, std::int64_t whole, std::size_t members,
+                            std::size_t position) {
+  return splits.empty() ? whole / static_cast<std::int64_t>(members) : splits[position];
+}
 
 /// The calls that a content reads, each once, ascending.
 std::vector<int> calls_read(const RankProgram& program, const ProgramContent& content);

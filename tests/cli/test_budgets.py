@@ -4,6 +4,7 @@
 import json
 import os
 
+import extraction
 import pytest
 from test_hostile import BACKWARD, STEPS, scenario
 
@@ -335,3 +336,16 @@ def test_a_table_has_a_row_for_a_large_layout_that_is_wrong(limited, tmp_path):
     status, said = say(limited, tmp_path, content, "list")
     assert status == 0
     assert said.splitlines()[1].split()[:2] == ["case.json", "mismatch"]
+
+
+@nightly
+def test_an_extraction_that_takes_the_budget_of_memory_leaves_others_their_answers(limited, tmp_path):
+    program = extraction.Program((0, 1 << 20), played=[0])
+    for number in range(40):
+        program.add("gap", step=number, parameters=None, why="x" * 200)
+    extraction.write(tmp_path / "large.json", program.step().end())
+    extraction.write(tmp_path / "small.json", extraction.ddp((0, 2)))
+    finished = limited("check", "-q", "large.json", "small.json", memory=5 << 30)
+    lines = finished.stdout.decode().splitlines()
+    assert finished.returncode == 2 and lines[-1] == "match  small.json"
+    assert lines[:2] == ["error  large.json", "large.json:1:1: error: it would take more than 3 GB of memory"]

@@ -2,6 +2,10 @@
 """lockstep check of extractions: what the code does, composed over all ranks, against one device."""
 
 import json
+import os
+import resource
+import subprocess
+import threading
 
 import extraction
 from extraction import Program, ddp
@@ -59,7 +63,9 @@ def hybrid(rank, factor, last="all_reduce"):
     shard = program.call("reduce_scatter", 8, [[0, 8, [["1", own, 0]]]], 4, reduce="sum", group={"axes": ["dp_shard"]})
     if last:
         shard = program.call(last, 4, [[0, 4, [["1", shard, 0]]]], 4, reduce="sum", group={"axes": ["dp_replicate"]})
-    return program.result("weight", [[0, 4, [[factor, shard, 0]]]], piece=1).step().end()
+    program.result("weight", [[0, 4, [[factor, shard, 0]]]], piece=1)
+    program.call("all_gather", 4, group={"axes": ["dp_shard"]})
+    return program.step().end()
 
 
 HYBRID = {"axes": {"dp_replicate": 2, "dp_shard": 2}}
@@ -141,6 +147,44 @@ def test_a_deadlock_between_groups(run, tmp_path):
     assert checked(run, tmp_path, program(0, groups), program(1, groups), status=0)["collectives"] == []
 
 
+def test_a_deadlock_beside_a_rank_that_waits_for_one_that_has_ended(run, tmp_path):
+    def program(rank, *groups):
+        own = Program((rank, rank + 1))
+        own.parameter("weight", 4)
+        for group in groups:
+            own.call("barrier", 0, group=group)
+        return own.step().end()
+
+    programs = [program(0, [0, 3]), program(1, [1, 2], [2, 1]), program(2, [2, 1], [1, 2]), program(3)]
+    report = checked(run, tmp_path, *programs)
+    assert report["collectives"] == [
+        "deadlock: rank 1 waits in the barrier of 0 float32 elements for rank 2, rank 2 waits in the barrier of 0 float32 elements for rank 1.",
+        "collective 1 of ranks 0 and 3, in optimizer step 0: rank 0 calls barrier of 0 float32 elements, and rank 3 nothing."]
+
+
+def test_a_result_that_is_read_twice_is_told_once_for_each_rank(run, tmp_path):
+    program = Program((0, 2))
+    program.parameter("weight", 4)
+    own = program.contribution("weight")
+    reduced = program.call("all_reduce", 4, [[0, 4, [["1", own, 0]]]], 4, reduce="sum")
+    for _ in range(2):
+        program.result("weight", [[0, 4, [["1", reduced, 0]]]])
+    report = checked(run, tmp_path, program.step().end())
+    assert [one["ranks"] for one in report["results"]] == [[0, 1]]
+
+
+def test_each_of_many_ranks_gets_its_own_contribution_alone(run, tmp_path):
+    ranks = 64
+    program = Program((0, ranks))
+    program.parameter("weight", 4)
+    own = program.contribution("weight")
+    program.result("weight", [[0, 4, [["1", own, 0]]]]).step().end()
+    report = checked(run, tmp_path, program)
+    assert whats(report) == [f"no data-parallel rank's contribution arrived but its own, with 1 where 1/{ranks} was expected"]
+    assert [one["formula"] for one in report["results"]] == [f"g{rank}" for rank in range(ranks)]
+    assert {len(one["coefficients"]) for one in report["results"]} == {ranks}
+
+
 def test_a_list_of_ranks_is_the_group_of_its_axes(run, tmp_path):
     def program(rank, group):
         own = Program((rank, rank + 1))
@@ -203,6 +247,18 @@ def test_an_optimizer_that_did_not_step_before(run, tmp_path):
 
     assert checked(run, tmp_path, program(True), status=0)["counts"]["right"] == 1
     assert checked(run, tmp_path, program(False), status=0)["counts"]["right"] == 1
+    # What came while it waited belongs to it: the factor is told, and not that something was left over.
+    halved = program(True)
+    for event in halved.events:
+        if event["event"] == "result":
+            event["content"][0][2][0][0] = "1/2"
+    report = checked(run, tmp_path, halved)
+    assert whats(report) == ["every contribution came with 1/4 where 1/2 was expected: uniform factor 1/2, invisible to Adam"]
+    result, = report["results"]
+    assert (result["formula"], result["expected"]) == ("(g0.0+g0.1+g1.0+g1.1)/4", "(g0.0+g0.1+g1.0+g1.1)/2")
+    assert {(one["exact"], one["expected"]) for one in result["coefficients"]} == {("1/4", "1/2")}
+    report = checked(run, tmp_path, program(True), status=0, options=["-v"])
+    assert {(one["exact"], one["expected"]) for one in report["results"][0]["coefficients"]} == {("1/2", "1/2")}
     # One rank's optimizer does not wait: then what it gets is judged.
     waits, steps = (Program((rank, rank + 1)) for rank in range(2))
     for own in (waits, steps):
@@ -210,7 +266,23 @@ def test_an_optimizer_that_did_not_step_before(run, tmp_path):
         source = own.contribution("weight")
     steps.result("weight", [[0, 4, [["1", source, 0]]]])
     report = checked(run, tmp_path, waits.step(waiting=[0]).end(), steps.step().end())
-    assert report["counts"]["wrong"] == 1
+    assert whats(report) == ["no data-parallel rank's contribution arrived but its own, with 1 where 1/2 was expected"]
+
+
+def test_what_earlier_steps_left_is_told_where_an_optimizer_waited_as_well(run, tmp_path):
+    own = Program((0, 2))
+    own.parameter("weight", 4)
+    sources = []
+    for step in range(3):
+        sources.append(own.contribution("weight", step=step))
+        if step != 1:
+            reduced = own.call("all_reduce", 4, [[0, 4, [["1", source, 0] for source in sources]]], 4, reduce="avg", step=step)
+            own.result("weight", [[0, 4, [["1", reduced, 0]]]], step=step)
+        own.step(step, **({"waiting": [0]} if step == 1 else {}))
+    report = checked(run, tmp_path, own.end())
+    assert whats(report) == ["what earlier optimizer steps left is still in it: nobody zeroed the gradient"]
+    wrong = report["results"][1]
+    assert {one["step"]: one["expected"] for one in wrong["coefficients"]} == {0: "0", 1: "1/2", 2: "1/2"}
 
 
 def test_a_hole_and_what_nobody_knows_are_undecided(run, tmp_path):
@@ -305,6 +377,9 @@ def test_what_no_optimizer_reads(run, tmp_path):
     report = checked(run, tmp_path, program)
     assert whats(report) == ["no rank's optimizer gets it, and backward yields a gradient"]
     assert ("weight", "[3, 4)", ()) in formulas(report)
+    line = next(number for number, text in enumerate((tmp_path / "step.json").read_text().splitlines(), 1) if '"contribution"' in text)
+    sarif = json.loads(run("check", "step.json", "-f", "sarif").stdout)
+    assert [one["locations"][0]["physicalLocation"]["region"]["startLine"] for one in sarif["runs"][0]["results"]] == [line - 1]
     none = Program((0, 2))
     none.parameter("weight", 4)
     none.contribution("weight")
@@ -327,8 +402,74 @@ def test_a_rank_whose_optimizer_is_left_behind(run, tmp_path):
     checked(run, tmp_path, program(0, True), program(1, True), status=0)
     report = checked(run, tmp_path, program(0, False), program(1, False))
     assert report["verdict"] == "undecided"
-    assert report["gaps"] == [
-        "the optimizer of rank 1 never gets weight, others' do, and nothing that was recorded brings it the new values."]
+    assert report["gaps"] == [left_behind("rank 1 never gets weight, others' do")]
+
+
+def left_behind(who):
+    return f"the optimizer of {who}, and nothing that was recorded brings it the new values."
+
+
+def updated(rank, ranks, pieces, bring, group=None, before=None):
+    """An averaged parameter, of which the ranks' optimizers get pieces [first, end) by rank; `bring` adds calls at the end."""
+    own = Program((rank, rank + 1))
+    own.parameter("weight", 4, pieces=[{"range": [0, 4]}, *([{"range": pieces[rank]}] if pieces[rank] else [])])
+    if before:
+        before(own)
+    source = own.contribution("weight")
+    reduced = own.call("all_reduce", 4, [[0, 4, [[f"1/{ranks}", source, 0]]]], 4, reduce="sum", group=group)
+    if pieces[rank]:
+        first, end = pieces[rank]
+        own.result("weight", [[0, end - first, [["1", reduced, first]]]], piece=1)
+    bring(own, rank)
+    return own.step().end()
+
+
+def told_of_updates(run, tmp_path, pieces, bring, ranks=2, **more):
+    programs = [updated(rank, ranks, pieces, bring, **more) for rank in range(ranks)]
+    report = json.loads(run("check", extraction.write(tmp_path / "step.json", *programs), "-f", "json").stdout)
+    assert report["counts"]["wrong"] == 0 and report["counts"]["undecided"] == 0 and report["collectives"] == []
+    assert report["verdict"] == ("undecided" if report["gaps"] else "match")
+    return report["gaps"]
+
+
+def test_what_brings_no_values_from_others_brings_none(run, tmp_path):
+    first = [[0, 4], None]
+    told = [left_behind("rank 1 never gets weight, others' do")]
+    broadcast = [lambda own, rank, root=root: own.call("broadcast", 4, root=root) for root in range(2)]
+    assert told_of_updates(run, tmp_path, first, broadcast[0]) == []
+    assert told_of_updates(run, tmp_path, first, broadcast[1]) == told
+    assert told_of_updates(run, tmp_path, first, lambda own, rank: own.call("all_gather", 4, group=[rank])) == told
+    assert told_of_updates(run, tmp_path, first, lambda own, rank: own.call("all_gather", 4, group=[0, 1])) == []
+    # What training begins with is not new; a gather before the first backward comes again in each step.
+    assert told_of_updates(run, tmp_path, first, lambda own, rank: None, before=lambda own: own.call("broadcast", 4, root=0)) == told
+    assert told_of_updates(run, tmp_path, first, lambda own, rank: None, before=lambda own: own.call("all_gather", 2)) == []
+
+
+def test_each_rank_updates_a_part_that_nobody_gets_from_it(run, tmp_path):
+    halves = [[0, 2], [2, 4]]
+    assert told_of_updates(run, tmp_path, halves, lambda own, rank: own.call("all_gather", 2)) == []
+    assert told_of_updates(run, tmp_path, halves, lambda own, rank: None) == [
+        left_behind("ranks 0 and 1 gets only a part of weight, others' get the rest")]
+    # One of them gets the other's half, and the other not.
+    assert told_of_updates(run, tmp_path, halves, lambda own, rank: own.call("broadcast", 2, root=0)) == [
+        left_behind("rank 0 gets only a part of weight, others' get the rest")]
+
+
+def test_values_go_from_rank_to_rank_in_several_calls(run, tmp_path):
+    first = [[0, 4], None, None, None]
+
+    def bring(own, rank, second=True):
+        if rank < 2:
+            own.call("broadcast", 4, root=0, group=[0, 1])
+        if second:
+            own.call("broadcast", 4, root=1, group=[1, 2, 3]) if rank else None
+
+    assert told_of_updates(run, tmp_path, first, bring, ranks=4) == []
+    assert told_of_updates(run, tmp_path, first, lambda own, rank: bring(own, rank, False), ranks=4) == [
+        left_behind("ranks 2 and 3 never gets weight, others' do")]
+    # Gathers of two ranks each, of activations maybe, bring them nothing from other pairs.
+    assert told_of_updates(run, tmp_path, first, lambda own, rank: own.call("all_gather", 4, group=[rank & 2, rank | 1]), ranks=4) == [
+        left_behind("ranks 2 and 3 never gets weight, others' do")]
 
 
 def tensor_parallel(factor, reduce_over=("dp",), **more):
@@ -350,9 +491,31 @@ def test_an_axis_of_which_nothing_is_said(run, tmp_path):
     assert report["verdict"] == "undecided" and whats(report) == undecided
     report = checked(run, tmp_path, tensor_parallel("1/2", ("dp", "tp")), **GRID)
     assert report["verdict"] == "undecided" and whats(report) == undecided
-    # Wrong whether they are replicas or have shares.
+    assert [one["expected"] for one in report["results"]] == [None]
+    assert {one["expected"] for one in report["results"][0]["coefficients"]} == {None}
+
+
+def test_an_axis_of_which_nothing_is_said_where_it_is_wrong_in_either_case(run, tmp_path):
     report = checked(run, tmp_path, tensor_parallel("1/8", ("dp", "tp")), **GRID)
-    assert report["verdict"] == "mismatch"
+    assert whats(report) == ["it is wrong whether ranks along tp yield one gradient or shares of one"]
+    result, = report["results"]
+    assert result["verdict"] == "wrong" and result["expected"] is None and result["difference"] is None
+    assert {one["expected"] for one in result["coefficients"]} == {None}
+    assert result["why"] == ("as one gradient: every contribution came with 1/4 where 1/2 was expected: uniform factor 1/2, invisible to Adam; "
+                             "as shares: every contribution came with 1/8 where 1/2 was expected: uniform factor 1/4, invisible to Adam")
+    # No share of tp is said to be missing.
+    report = checked(run, tmp_path, tensor_parallel("1/4"), **GRID)
+    assert whats(report) == ["it is wrong whether ranks along tp yield one gradient or shares of one"]
+    assert {one["formula"] for one in report["results"]} == {"(g0+g2)/4", "(g1+g3)/4"}
+    program = tensor_parallel("1/2", ("dp", "tp"))
+    for event in program.events:
+        if event["event"] == "result":
+            event["content"] = []
+    assert whats(checked(run, tmp_path, program, **GRID)) == ["what the optimizer gets is not known: what is there was not followed"]
+    for event in program.events:
+        if event["event"] == "result":
+            event["content"] = [[0, 4, []]]
+    assert whats(checked(run, tmp_path, program, **GRID)) == ["nothing arrived"]
 
 
 def test_replicas_and_shares_that_the_file_names(run, tmp_path):
@@ -381,12 +544,26 @@ def test_boxes(run, tmp_path):
         source = own.contribution("weight", elements=8)
         part = own.call("reduce_scatter", 8, [[0, 8, [["1", source, 0]]]], 4, reduce="avg")
         content = [[0, 2, [["1", part, 2]]], [2, 2, [["1", part, 0]]]] if wrong else [[0, 4, [["1", part, 0]]]]
-        return own.result("weight", content, piece=1).step().end()
+        own.result("weight", content, piece=1)
+        own.call("all_gather", 4)
+        return own.step().end()
 
     report = checked(run, tmp_path, *[program(rank) for rank in range(4)], status=0, **GRID)
     assert formulas(report)["weight", "[2, 4) × [0, 2)", (2,)] == "(g0+g2)/2"
     report = checked(run, tmp_path, *[program(rank, rank == 3) for rank in range(4)], **GRID)
     assert whats(report) == ["contributions of other elements are in it"]
+    wrong = {one["elements"]: one["formula"] for one in report["results"] if one["verdict"] == "wrong"}
+    assert wrong == {"[2, 4) × [2, 4) from its element 0 to 2": "('weight+4'.1+'weight+4'.3)/2",
+                     "[2, 4) × [2, 4) from its element 2 to 4": "('weight-4'.1+'weight-4'.3)/2"}
+
+
+def test_elements_of_a_box_that_come_from_a_range_are_named_by_how_far_they_are_off(run, tmp_path):
+    program = Program((0, 1))
+    program.parameter("weight", 4, 4, pieces=[{"range": [0, 16]}, {"box": [[0, 4], [0, 2]]}])
+    own = program.contribution("weight")
+    program.result("weight", [[0, 8, [["1", own, 0]]]], piece=1).step().end()
+    report = checked(run, tmp_path, program, axes={"dp": 1})
+    assert [one["formula"] for one in report["results"] if one["ranks"]] == ["g0", "'weight-2'.0", "'weight-4'.0", "'weight-6'.0"]
 
 
 def test_sends_and_receives(run, tmp_path):
@@ -444,6 +621,55 @@ def test_every_format_can_say_it(run, tmp_path):
     sarif = json.loads(run("check", path, "-f", "sarif").stdout)
     region = sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]
     assert region["startLine"] == line - 1
+
+
+def test_ranks_that_do_not_ascend_are_refused(run, tmp_path):
+    path = extraction.write(tmp_path / "step.json", ddp((1, 2), (0, 1)))
+    finished = run("check", path)
+    assert finished.returncode == 2 and '"ranks": expected intervals that ascend, found rank 0 after 1' in finished.stdout
+
+
+def test_an_extraction_from_a_pipe(run, binary, tmp_path):
+    path = extraction.write(tmp_path / "step.json", ddp((0, 2), factor="1/4"))
+    text = (tmp_path / "step.json").read_text()
+    shown = run("check", path).stdout
+    assert run("check", "-", input=text).stdout.replace("<stdin>", path) == shown
+    os.mkfifo(tmp_path / "pipe")
+    for content, status in ((text, 1), (text.replace('"1/4"', '"1/2"'), 0), ('{ "lockstep": 1 }', 2)):
+        writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(content,))
+        writer.start()
+        finished = subprocess.run([binary, "check", "-q", "pipe"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        writer.join()
+        assert finished.returncode == status, finished.stdout + finished.stderr
+    assert "missing key" in finished.stdout
+
+
+def test_an_extraction_that_needs_too_much_leaves_others_their_answers(limited, tmp_path):
+    program = Program((0, 1 << 19))
+    for number in range(4):
+        program.add("gap", step=number, parameters=None, why="x" * 200)
+    extraction.write(tmp_path / "large.json", program.step().end())
+    extraction.write(tmp_path / "small.json", ddp((0, 2)))
+    finished = limited("check", "-q", "large.json", "small.json", memory=200 << 20)
+    lines = finished.stdout.decode().splitlines()
+    assert finished.returncode == 3 and lines[:2] == ["error  large.json", "large.json:1:1: error: out of memory"] and lines[-1] == "match  small.json", finished.stdout + finished.stderr
+
+
+def test_calls_of_many_ranks_take_time_in_proportion(binary, tmp_path):
+    ranks = 1 << 16
+    program = Program((0, ranks), played=[0])
+    program.parameter("weight", 4)
+    own = program.contribution("weight")
+    for _ in range(60):
+        program.call("barrier", 0)
+    reduced = program.call("all_reduce", 4, [[0, 4, [["1", own, 0]]]], 4, reduce="avg")
+    part = program.call("reduce_scatter", ranks, [[0, 4, [["1", reduced, 0]]], [4, ranks - 4, []]], 1, reduce="sum")
+    program.call("all_to_all", ranks, [[0, 1, [["1", part, 0]]], [1, ranks - 1, []]], input_splits=[1] * ranks, output_splits=[1] * ranks)
+    program.result("weight", [[0, 4, [["1", reduced, 0]]]]).step().end()
+    extraction.write(tmp_path / "step.json", program)
+    finished = subprocess.run([binary, "check", "-q", "step.json"], cwd=tmp_path, capture_output=True, text=True, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (15, 15)))
+    assert finished.stdout == "match  step.json\n", finished.stderr
 
 
 def test_beside_scenarios(run, tmp_path, files):

@@ -47,6 +47,10 @@ def test_a_wrong_value_is_usage(run, files):
     assert done.returncode == 2
     assert '--format takes one of text, json, concise, junit, sarif, github, gitlab, markdown, html; found "jsno"; did you mean "json"?' in done.stderr
     assert run("check", "--seed", "many", "right.json").returncode == 2
+    (files / "train.py").write_text("")
+    for given, said in (("--mesh", "dp="), ("--mesh", "dp=2,"), ("--data-axes", "dp,"), ("--data-axes", ",")):
+        done = run("extract", "--ranks", "2", given, said, "--", "train.py")
+        assert done.returncode == 2 and f"{given} {said}: expected" in done.stderr, done.stderr
     done = run("check", "--format")
     assert done.returncode == 2
     assert done.stderr.startswith("lockstep check: --format needs a value, KIND\n")

@@ -2,6 +2,7 @@
 #include "src/live/extraction.h"
 
 #include "lockstep/diagnostic.h"
+#include "lockstep/live.h"
 #include "src/live/region_overlaps.h"
 #include "tests/catch.h"
 
@@ -74,8 +75,39 @@ TEST_CASE("an extraction is read") {
   CHECK(extraction.details[0].ranks == std::vector<int>{0, 1});
   CHECK(extraction.details[0].calls.at(0).line == 11);
   CHECK(extraction.details[0].results.at(0).line == 13);
+  CHECK(extraction.details[0].contributions.at(0).line == 10);
   CHECK(extraction.programs.programs.at(0).order == std::vector<int>{0, ~0});
   CHECK(extraction.programs.members == std::vector<std::vector<int>>{{0, 1}});
+}
+
+TEST_CASE("of many results about so many coefficients are kept as the options say") {
+  std::string text = right_extraction;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const std::size_t place = text.find(from);
+    REQUIRE(place != std::string::npos);
+    text.replace(place, from.size(), to);
+  };
+  replace("\"world\": 2", "\"world\": 8");
+  replace("\"sizes\": [2]", "\"sizes\": [8]");
+  replace("[[0, 2]]", "[[0, 8]]");
+  replace("[[\"1\", 1, 0]]", "[[\"1\", 0, 0]]");  // each rank gets its own contribution
+  const auto kept = [&](std::size_t most, bool of_right) {
+    VerifyOptions options;
+    options.most_coefficients = most;
+    options.coefficients = of_right;
+    const VerifyResult result = verify_extraction(extraction_source(text), options);
+    CHECK(result.findings.size() == 1);
+    CHECK(result.pieces.size() == 8);
+    std::vector<std::size_t> counts;
+    for (const VerifiedPiece& piece : result.pieces) {
+      CHECK(piece.coefficients.size() + piece.left_out == 8);
+      counts.push_back(piece.coefficients.size());
+    }
+    return counts;
+  };
+  CHECK(kept(1000, false) == std::vector<std::size_t>(8, 8));
+  CHECK(kept(25, false) == std::vector<std::size_t>{8, 8, 8, 0, 0, 0, 0, 0});
+  CHECK(kept(1, true) == std::vector<std::size_t>{8, 0, 0, 0, 0, 0, 0, 0});
 }
 
 TEST_CASE("what is no extraction is not taken for one") {
@@ -101,6 +133,8 @@ TEST_CASE("mistakes in an extraction are told at their place in the file") {
         "\"ranks\": expected [first, end) within 0 and 2, found an array");
   CHECK(refusal_at("[[0, 2]]", "[[0, 1]]", "[\n") == "no program is that of rank 1");
   CHECK(refusal_at("[[0, 2]]", "[[0, 2], [1, 2]]", "[1, 2]") == "rank 1 has a program already");
+  CHECK(refusal_at("[[0, 2]]", "[[1, 2], [0, 1]]", "[0, 1]") ==
+        "\"ranks\": expected intervals that ascend, found rank 0 after 1");
   CHECK(refusal_at("\"played\": [0]", "\"played\": []", "[]") ==
         "\"played\": expected some of the program's own ranks, each once");
   CHECK(refusal_at("{\"event\": \"weather\"}", "{\"event\": 3}", "{\"event\": 3}") ==
@@ -222,6 +256,12 @@ TEST_CASE("regions have elements in common as their indices have") {
       CHECK(common == expected);
     }
   }
+  CHECK(overlaps.distance(1, 2, 0, 3) == 3 - 7);
+  CHECK(overlaps.distance(3, 0, 4, 1) == 7 - 10);
+  CHECK(overlaps.distance(4, 3, 3, 5) == 19 - 15);
+  const auto covered = overlaps.covered({0, 4, 12}, {{1, 0, 3}, {1, 6, 6}, {3, 0, 2}});
+  CHECK(covered.compared);
+  CHECK(covered.elements == Intervals{{5, 8}, {10, 16}});
   extraction.run.parameters[0].declared.shape = {1 << 24, 2};
   extraction.regions = {{0, {{0, 1 << 24}, {0, 1}}, 1 << 24, {}}, {0, {{0, 1 << 25}}, 1 << 25, 0}};
   CHECK(RegionOverlaps(extraction).of(0, 1) == nullptr);

@@ -271,6 +271,11 @@ TEST_CASE("a parameter whose optimizer does not step waits, with its gradient or
     write_waiting(wrong.path(), since, true, 1);
     result = verify_run(wrong.path());
     CHECK(result.count(PieceVerdict::wrong) == 1);
+    REQUIRE(result.findings.size() == 1);
+    CHECK(result.findings[0].what ==
+          "every contribution came with 1 where 1/2 was expected: uniform factor 2, invisible to Adam");
+    CHECK(result.pieces.back().coefficients.size() == static_cast<std::size_t>(6 - 2 * since));
+    for (const RecoveredCoefficient& one : result.pieces.back().coefficients) CHECK(one.expected == Rational(1, 2));
   }
 }
 
@@ -329,6 +334,52 @@ TEST_CASE("a rank that is left behind is told of a step by itself, though the ru
   VerifyOptions options;
   options.step = 1;
   CHECK(verify_run(folder.path(), options).gaps == std::vector<std::string>{behind});
+}
+
+TEST_CASE("captured ranks are left behind where no call brings them what other ranks' optimizers get") {
+  const std::vector<std::vector<double>> halves_of_rank = {test::drawn(250, 1), test::drawn(250, 2)};
+  std::vector<double> mean(250);
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    mean[i] = test::rounded(0.5 * halves_of_rank[0][i] + 0.5 * halves_of_rank[1][i], Dtype::float32);
+  // `gets`: by rank, pieces of the one parameter. A call stands before all else or behind it.
+  const auto gaps = [&](const std::vector<std::vector<int>>& gets, const std::string& call, bool before = false) {
+    const Folder folder;
+    test::RunWriter::Settings settings;
+    settings.collectives = true;
+    test::RunWriter writer(folder.path(), settings);
+    writer.parameter(0, "a", 500, {0, 250, 500});
+    for (const int rank : {0, 1}) {
+      const auto own = static_cast<std::size_t>(rank);
+      const auto add_call = [&] {
+        if (!call.empty())
+          writer.line(rank, R"({{"event":"collective","step":0,{},"elements":1,"dtype":"float32"}})", call);
+      };
+      if (before) add_call();
+      for (int piece = 0; piece < 2; ++piece) writer.contribution(rank, 0, 0, 0, piece, halves_of_rank[own]);
+      for (const int piece : gets[own]) writer.result(rank, 0, 0, piece, mean);
+      if (!before) add_call();
+      writer.step(rank, 0, 1);
+    }
+    writer.finish();
+    const VerifyResult result = verify_run(folder.path());
+    CHECK(result.count(PieceVerdict::right) == result.pieces.size());
+    return result.gaps;
+  };
+  const auto behind = [](const std::string& who) {
+    return std::vector<std::string>{"the optimizer of " + who +
+                                    ", and nothing that was recorded brings it the new values."};
+  };
+  const std::vector<std::vector<int>> one = {{0, 1}, {}}, halves = {{0}, {1}};
+  const std::string never = "rank 1 never gets a, others' do";
+  CHECK(gaps(one, "") == behind(never));
+  CHECK(gaps(one, R"("op":"broadcast","group":[0,1],"root":0)").empty());
+  CHECK(gaps(one, R"("op":"broadcast","group":[0,1],"root":0)", true) == behind(never));
+  CHECK(gaps(one, R"("op":"broadcast","group":[0,1],"root":1)") == behind(never));
+  CHECK(gaps(one, R"("op":"all_gather","group":[0,1])", true).empty());
+  CHECK(gaps(halves, R"("op":"all_gather","group":[0,1])").empty());
+  CHECK(gaps(halves, "") == behind("ranks 0 and 1 gets only a part of a, others' get the rest"));
+  CHECK(gaps(halves, R"("op":"broadcast","group":[0,1],"root":0)") ==
+        behind("rank 0 gets only a part of a, others' get the rest"));
 }
 
 TEST_CASE("what is right before clipping is undecided where the optimizer steps with something else, and wrong stays") {

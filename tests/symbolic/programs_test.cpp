@@ -119,13 +119,11 @@ class DrawnPrograms {
     call.op = ProgramOp::send;
     call.peer.only = to;
     call.async = below(2) == 0;
-    call.carries = true;
     call.input = draw_content(from, call.elements);
     const Numbers sent = numbers(from, call.input, call.elements);
     keep(from, call);
     call.op = ProgramOp::recv;
     call.peer.only = from;
-    call.carries = false;
     call.input.clear();
     define(to, call, call.elements);
     keep(to, call);
@@ -177,8 +175,7 @@ class DrawnPrograms {
           call.elements += sent[i][j];
         }
       }
-      call.carries = call.op != ProgramOp::barrier;
-      if (call.carries) call.input = draw_content(program, call.elements);
+      if (call.op != ProgramOp::barrier) call.input = draw_content(program, call.elements);
       for (const int one : ranks(program)) {
         calls[at(one)] = call;
         inputs[at(one)] = numbers(one, call.input, call.elements);
@@ -359,12 +356,43 @@ TEST_CASE("ranks that wait for each other in a circle are told, and asynchronous
   CHECK(match_calls(sends).stuck.size() == 2);
 }
 
+TEST_CASE("ranks that wait in a circle are found behind others that wait for a rank that has ended") {
+  RankPrograms programs;
+  programs.program_of = {0, 1, 2, 3};
+  programs.members = {{0, 3}, {1, 2}, {2, 1}, {0, 1, 3}};
+  programs.groups = {{0, {}}, {1, {}}, {2, {}}, {3, {}}};
+  programs.programs = {calling({all_reduce(0)}), calling({all_reduce(1), all_reduce(2)}),
+                       calling({all_reduce(2), all_reduce(1)}), calling({})};
+  Meetings meetings = match_calls(programs);
+  REQUIRE(meetings.stuck.size() == 2);
+  CHECK(meetings.stuck[0].rank == 1);
+  CHECK(meetings.stuck[0].missing == 2);
+  CHECK(meetings.stuck[1].rank == 2);
+  CHECK(meetings.stuck[1].missing == 1);
+  CHECK(!meetings.stuck[0].ended);
+  // Rank 0 waits for rank 3, which has ended, and for rank 1, which waits for rank 0.
+  programs.members = {{3, 0, 1}, {1, 0}};
+  programs.groups = {{0, {}}, {1, {}}};
+  programs.programs = {calling({all_reduce(0)}), calling({all_reduce(1)}), calling({}), calling({})};
+  meetings = match_calls(programs);
+  REQUIRE(meetings.stuck.size() == 2);
+  CHECK(meetings.stuck[0].rank == 0);
+  CHECK(meetings.stuck[0].missing == 1);
+  CHECK(meetings.stuck[1].missing == 0);
+  // Nobody waits in a circle: the first who waits for one that has ended is told.
+  programs.programs[1] = calling({});
+  meetings = match_calls(programs);
+  REQUIRE(meetings.stuck.size() == 1);
+  CHECK(meetings.stuck[0].rank == 0);
+  CHECK(meetings.stuck[0].missing == 3);
+  CHECK(meetings.stuck[0].ended);
+}
+
 TEST_CASE("what reads the output of an asynchronous call waits for it") {
   RankProgram reads = calling({all_reduce(0, 4, true)});
   reads.calls[0].output = 0;
   reads.sources = {{0, 4}};
   ProgramCall second = all_reduce(1, 4, true);
-  second.carries = true;
   second.input = {{0, 4, {{Rational(1), 0, 0}}, ""}};
   reads.calls.push_back(second);
   reads.order.push_back(1);
@@ -445,7 +473,6 @@ TEST_CASE("what is unknown stays so through sums, and what was not followed is n
   RankProgram first = calling({all_reduce(0)});
   first.sources = {{-1, 4}, {0, 4}};
   first.calls[0].output = 1;
-  first.calls[0].carries = true;
   first.calls[0].input = {{0, 1, {{Rational(1), 0, 0}}, ""}, {1, 1, {}, "aten::pow at optim.py:12"}, {3, 1, {}, ""}};
   first.results = {{{0, 4, {{Rational(2), 1, 0}}, ""}}};
   first.order.push_back(~0);
