@@ -242,7 +242,12 @@ void SearchForRepairs::keep_right_here() {
           most_buffers ||
       is_large(here.steps().schedule_of()))
     return;
-  std::erase_if(found_.repairs, [&](const FoundRepair& repair) { return !here.judge(repair.plain_edits()).right(); });
+  // All or nothing: a judge that is cut off throws.
+  std::vector<FoundRepair> right;
+  for (const FoundRepair& repair : found_.repairs) {
+    if (here.judge(repair.plain_edits()).right()) right.push_back(repair);
+  }
+  found_.repairs = std::move(right);
   seen_.clear();  // its numbers mean the repairs that there were
 }
 
