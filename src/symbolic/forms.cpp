@@ -134,7 +134,8 @@ int Forms::scale(int number, const Rational& factor) {
 template <class Change>
 int Forms::change_atoms(int number, int Atom::*which, Change change) {
   std::vector<std::pair<int, Rational>> terms;
-  Budget::spend(static_cast<std::int64_t>(form(number).size()));
+  constexpr std::int64_t units_of_an_atom = 8;  // looked up twice, in tables that may be large
+  Budget::spend(units_of_an_atom * static_cast<std::int64_t>(form(number).size()));
   for (const Term& term : Form(form(number))) {
     Atom changed = atom_at(term.atom);
     changed.*which = change(changed.*which);
