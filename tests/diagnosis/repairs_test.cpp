@@ -303,12 +303,11 @@ TEST_CASE("a search that costs too much says so") {
 
 TEST_CASE("wherever a search is cut off, what it had found is whole") {
   // What is right at two micro-batches is tried at all of them, which is most of the work.
-  const std::string text = with_batch(
-      scenario_text(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
-                    R"([ { "name": "micro_batches", "op": "each", "steps": [
+  const std::string text = with_batch(scenario_text(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
+                                                    R"([ { "name": "micro_batches", "op": "each", "steps": [
                       { "name": "backward", "op": "backward" }, { "name": "s", "op": "scale", "by": 2 } ] },
                       { "name": "sum", "op": "all_reduce", "over": "dp" } ])"),
-      R"({ "micro_batches": 32, "loss": "sum" })");
+                                      R"({ "micro_batches": 32, "loss": "sum" })");
   CheckOptions options;
   options.blame = false;
   const CheckResult result = check_text(text, options);
