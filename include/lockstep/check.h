@@ -91,7 +91,8 @@ struct Divergence {
 struct BufferDivergence {
   int rank = 0;
   int buffer = 0;
-  int form = 0, reference = 0;  ///< of its first wrong piece
+  int form = 0, reference = 0;   ///< of its first wrong piece
+  bool right_unclipped = false;  ///< that piece is right but for clipping factors
   Divergence point;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ struct Repair {
   int sizes = 0;                      ///< layouts around the file's at which it was tried
   int right_sizes = 0;                ///< and at which it is right
   std::string wrong_at;               ///< the first of them at which it is not: "dp 3, micro-batches 2"; "": none
+  std::set<std::string> wrong_with;   ///< of what another size makes it wrong, as files call it: "dp", "micro_batches"
   bool other_owners = false;          ///< other ranks own other elements than before
   double added_bytes = 0;             ///< that the rank that sends most sends more than before, with ring algorithms
   std::vector<std::string> verified;  ///< engines that found it right at the file's own layout

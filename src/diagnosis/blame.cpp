@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "lockstep/operation.h"
 #include "lockstep/scenario.h"
 #include "src/diagnosis/mechanism.h"
 #include "src/diagnosis/repair_order.h"
@@ -78,10 +79,10 @@ const FoundRepair* explaining(const RepairSearch& search, const RepairOptions& o
 bool explains_better(const FoundRepair& repair, std::set<std::string> divergence_steps,
                      const std::vector<ListedStep>& steps) {
   if (is_strange(repair)) return false;
-  // A backward adds what is its own, whatever it adds that to.
+  // A backward adds what is its own, whatever it adds that to, and a clip multiplies by what was counted before it.
   std::erase_if(divergence_steps, [&](const std::string& name) {
     const ListedStep* step = find_listed(steps, name);
-    return step != nullptr && step->op() == Op::backward;
+    return step != nullptr && (step->op() == Op::backward || operation(step->op()).clips());
   });
   if (divergence_steps.empty()) return true;
   const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),

@@ -61,8 +61,13 @@ std::vector<Candidate> edits_together(const std::vector<Step>& steps, const std:
 std::optional<Candidate> merged_into(const ListedStep& one, const ListedStep& other);
 
 /// Edits that bring back what `right` has and `steps` does not: a step that is missing, that is different, or that is
-/// inside of `each` and not outside; each by itself, and those of steps that belong together at once.
-std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std::vector<Step>& right);
+/// inside of `each` and not outside; each by itself, without a step of its op that was added for some of its
+/// `parameters`, and those of steps that belong together at once.
+std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std::vector<Step>& right,
+                                       const std::vector<Parameter>& parameters);
+/// All of it as one edit, after which the steps are those of `right`, other places in a list included; nothing where
+/// nothing is to be done. As few steps move as can be.
+std::optional<Candidate> all_back(const std::vector<Step>& steps, const std::vector<Step>& right);
 
 /// Every edit in the order in which they apply, with what goes with it behind it.
 std::vector<Candidate> one_by_one(const std::vector<const Candidate*>& candidates);

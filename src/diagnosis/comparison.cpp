@@ -29,6 +29,7 @@ struct Side {
   const Schedule& schedule;
   diagnosis::Replayed replayed;
   std::map<std::tuple<int, int, int>, int> value_of;  ///< by form, local model and buffer
+  std::map<ClipFactor, int> norm_of;                  ///< that a factor is of
 
   const LocalBuffer& buffer(int rank, int index) const { return schedule.model.local(rank).buffers[at(index)]; }
 };
@@ -38,8 +39,8 @@ class Comparer {
   Comparer(ScheduleComparison& result, diagnosis::Correspondence& correspondence)
       : result_(result),
         correspondence_(correspondence),
-        before_{*result.before.scenario->schedule, {}, {}},
-        after_{*result.after.scenario->schedule, {}, {}} {
+        before_{*result.before.scenario->schedule, {}, {}, {}},
+        after_{*result.after.scenario->schedule, {}, {}, {}} {
     before_.replayed = diagnosis::replay_handed_over(before_.schedule, *result.before.timeline);
     after_.replayed = diagnosis::replay_handed_over(after_.schedule, *result.after.timeline);
   }
@@ -233,7 +234,7 @@ class Comparer {
     return found->second;
   }
 
-  int intern(const Side& side, const std::vector<Term>& terms) {
+  int intern(Side& side, const std::vector<Term>& terms) {
     Value value;
     for (const Term& term : terms) {
       const Rational plain =
@@ -252,8 +253,9 @@ class Comparer {
   }
 
   /// Equal numbers are factors of norms that count the same, however each side names them.
-  int clip(const Side& side, const ClipFactor& factor) {
+  int clip(Side& side, const ClipFactor& factor) {
     if (factor.rank < 0) return -1 - factor.number;
+    if (const auto known = side.norm_of.find(factor); known != side.norm_of.end()) return known->second;
     const NormCounts norm = side.replayed.engine->counts_of(factor);
     const auto counted = [&](const std::vector<NormCounts::Run>& runs) {
       std::vector<CountedRun> result;
@@ -274,7 +276,8 @@ class Comparer {
       std::sort(mean.begin(), mean.end());
     }
     std::sort(key.begin() + 1, key.end());
-    return norm_numbers_.emplace(std::move(key), static_cast<int>(norm_numbers_.size())).first->second;
+    const int number = norm_numbers_.emplace(std::move(key), static_cast<int>(norm_numbers_.size())).first->second;
+    return side.norm_of[factor] = number;
   }
 
   Found& found(const diagnosis::OwnedStretch& old_one, const diagnosis::OwnedStretch& new_one) {

@@ -26,6 +26,11 @@ Difference compare(const std::vector<Term>& got, const std::vector<Term>& expect
   std::set<Contribution> there;
   for (const Term& term : got) {
     const auto found = right.find(contribution_of(term));
+    const bool is_share = !term.foreign && term.leftover.empty() && found != right.end();
+    difference.clips = difference.clips || (is_share && term.clips != found->second->clips);
+  }
+  for (const Term& term : apart_from_clips(got)) {
+    const auto found = right.find(contribution_of(term));
     if (term.foreign) {
       difference.foreign = true;
     } else if (!term.leftover.empty() || !is_now(term.micro_batch)) {
@@ -34,7 +39,6 @@ Difference compare(const std::vector<Term>& got, const std::vector<Term>& expect
       difference.left_out = true;
     } else {
       difference.take(term.coefficient / found->second->coefficient);
-      difference.clips = difference.clips || term.clips != found->second->clips;
       there.insert(found->first);
     }
   }
@@ -43,6 +47,24 @@ Difference compare(const std::vector<Term>& got, const std::vector<Term>& expect
 }
 
 }  // namespace
+
+std::vector<Term> apart_from_clips(const std::vector<Term>& terms) {
+  std::vector<Term> result;
+  std::map<std::tuple<int, int, int, std::string, bool, int, int, std::int64_t>, std::size_t> places;
+  for (const Term& term : terms) {
+    const auto [place, is_new] = places.try_emplace({term.rank, term.micro_batch, term.site_use, term.leftover,
+                                                     term.foreign, term.logical, term.piece, term.offset},
+                                                    result.size());
+    if (is_new) {
+      result.push_back(term);
+      result.back().clips.clear();
+    } else {
+      result[place->second].coefficient += term.coefficient;
+    }
+  }
+  std::erase_if(result, [](const Term& term) { return term.coefficient.is_zero(); });
+  return result;
+}
 
 void Difference::take(const Rational& ratio) {
   if (!least || ratio < *least) least = ratio;

@@ -25,6 +25,9 @@ struct Difference {
   void take(const Rational& ratio);
 };
 
+/// With 1 for every clipping factor: what is left of terms that differ in these alone is one term. In their order.
+std::vector<Term> apart_from_clips(const std::vector<Term>& terms);
+
 /// Of one wrong piece of exact_of(result).
 Difference difference_of(const CheckResult& result, int rank, int buffer, const PieceResult& piece);
 

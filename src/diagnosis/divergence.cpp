@@ -8,9 +8,11 @@
 #include <set>
 #include <tuple>
 
+#include "lockstep/operation.h"
 #include "lockstep/scenario.h"
 #include "src/base/at.h"
 #include "src/diagnosis/content_history.h"
+#include "src/diagnosis/difference.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/diagnosis/formulas.h"
 
@@ -40,12 +42,15 @@ TermKey key_of(const Term& term) { return {term.rank, term.micro_batch, term.sit
 /// Follows one wrong element back through the replay.
 class Tracer {
  public:
-  Tracer(const CheckResult& result, const diagnosis::Watch& watch, const std::vector<diagnosis::HistoryEntry>& entries,
-         SymbolicEngine& engine, diagnosis::Formulas& formulas)
+  /// `right_unclipped`: the element is right but for clipping factors. Where it is not they are left out of account:
+  /// the norm is another one as soon as a gradient is wrong, and what made it wrong is looked for.
+  Tracer(const CheckResult& result, const diagnosis::Watch& watch, bool right_unclipped,
+         const std::vector<diagnosis::HistoryEntry>& entries, SymbolicEngine& engine, diagnosis::Formulas& formulas)
       : schedule_(*result.scenario->schedule),
         timeline_(*result.timeline),
         step_(result.step),
         watch_(watch),
+        follows_clips_(right_unclipped),
         entries_(entries),
         engine_(engine),
         formulas_(formulas) {
@@ -109,7 +114,7 @@ class Tracer {
     } else if (deviation.kind == Deviation::Kind::multiple) {
       point.why = fmt::format("turns the right gradient into {} times it", deviation.ratio.to_string());
     } else {
-      point.why = deviation.broken() ? why(deviation) : "changes what was the right gradient";
+      point.why = deviation.broken() ? why(deviation, entries_[index].step->op) : "changes what was the right gradient";
     }
     return point;
   }
@@ -148,7 +153,7 @@ class Tracer {
     }
     Divergence point = point_at(first, name);
     point.broken = true;
-    point.why = why(deviation_of(entry.content.form));
+    point.why = why(deviation_of(entry.content.form), entry.step->op);
     return point;
   }
 
@@ -157,10 +162,24 @@ class Tracer {
     std::size_t last = entries_.size();
     for (std::size_t index = entries_.size(); index-- > 0;) {
       if (entries_[index].step->buffer != name) continue;
-      if (last != entries_.size() && entries_[index].content.form != entries_[last].content.form) break;
+      if (last != entries_.size() && !is_same(entries_[index].content.form, entries_[last].content.form)) break;
       last = index;
     }
     return last;
+  }
+
+  bool is_same(int form, int other) const {
+    if (form == other || follows_clips_) return form == other;
+    const std::vector<Term> one = followed(form), two = followed(other);
+    return std::equal(one.begin(), one.end(), two.begin(), two.end(), [](const Term& a, const Term& b) {
+      const auto key = [](const Term& t) { return std::tie(t.leftover, t.foreign, t.piece, t.offset, t.coefficient); };
+      return key_of(a) == key_of(b) && key(a) == key(b);
+    });
+  }
+
+  std::vector<Term> followed(int form) const {
+    std::vector<Term> terms = engine_.terms(form, watch_.rank, watch_.buffer);
+    return follows_clips_ ? terms : diagnosis::apart_from_clips(terms);
   }
 
   /// Whether the entry replaces what was there, so that an older step's content is not to blame.
@@ -170,7 +189,8 @@ class Tracer {
     return before == nullptr || deviation_of(before->content.form).kind != Deviation::Kind::other_step;
   }
 
-  static std::string why(const Deviation& deviation) {
+  /// What a step with this op does.
+  static std::string why(const Deviation& deviation, Op op) {
     switch (deviation.kind) {
       case Deviation::Kind::foreign:
         return "brings in contributions that belong to other elements or another parameter";
@@ -181,7 +201,7 @@ class Tracer {
       case Deviation::Kind::other_step:
         return "brings in contributions of another optimizer step";
       case Deviation::Kind::clipped:
-        return "clips " + deviation.clips;
+        return (operation(op).clips() ? "clips " : "brings in what is clipped ") + deviation.clips;
       default:
         return "mixes shares of different weight";
     }
@@ -209,7 +229,7 @@ class Tracer {
   const Deviation& deviation_of(int form) {
     const auto found = deviations_.find(form);
     if (found != deviations_.end()) return found->second;
-    return deviations_[form] = compare(engine_.terms(form, watch_.rank, watch_.buffer));
+    return deviations_[form] = compare(followed(form));
   }
 
   Deviation compare(const std::vector<Term>& terms) const {
@@ -232,7 +252,7 @@ class Tracer {
       if (ratio && *ratio != here) deviation.kind = Deviation::Kind::other_weights;
       ratio = here;
     }
-    const bool clipped = compare_clips(terms, deviation);
+    const bool clipped = !follows_clips_ || compare_clips(terms, deviation);
     if (clipped && deviation.kind == Deviation::Kind::part && ratio && terms.size() == reference_.size()) {
       deviation.kind = Deviation::Kind::multiple;
       deviation.ratio = *ratio;
@@ -246,7 +266,7 @@ class Tracer {
     const std::vector<ClipFactor>& should = reference_.front().clips;
     const std::vector<ClipFactor>& is = terms.front().clips;
     if (std::any_of(terms.begin(), terms.end(), [&](const Term& term) { return term.clips != is; })) {
-      deviation.clips = "its shares by different factors";
+      deviation.clips = "by different factors";
     } else if (is.size() > should.size()) {
       deviation.clips = "once more";
     } else if (!is.empty() && is != should) {
@@ -260,6 +280,7 @@ class Tracer {
   const Timeline& timeline_;
   int step_;
   diagnosis::Watch watch_;
+  bool follows_clips_;
   const std::vector<diagnosis::HistoryEntry>& entries_;
   SymbolicEngine& engine_;
   diagnosis::Formulas& formulas_;
@@ -275,8 +296,9 @@ void trace_divergences(const CheckResult& result, const std::vector<diagnosis::W
   const diagnosis::ContentHistory history = diagnosis::record_history(schedule, *result.timeline, watches, result.step);
   diagnosis::Formulas formulas(schedule, *history.engine);
   for (std::size_t index = 0; index < divergences.size(); ++index) {
-    divergences[index].point =
-        Tracer(result, watches[index], history.entries[index], *history.engine, formulas).trace();
+    divergences[index].point = Tracer(result, watches[index], divergences[index].right_unclipped,
+                                      history.entries[index], *history.engine, formulas)
+                                   .trace();
   }
 }
 
@@ -299,7 +321,7 @@ std::vector<BufferDivergence> find_divergences(const CheckResult& result) {
       const int parameter = model.local(buffer.rank).buffers[at(buffer.buffer)].parameters.front();
       const std::string& name = model.parameters()[at(parameter)].name;
       if (++of_pattern[folded_name(name)] > most_divergences_of_a_pattern) continue;
-      divergences.push_back({buffer.rank, buffer.buffer, piece.form, piece.reference, {}});
+      divergences.push_back({buffer.rank, buffer.buffer, piece.form, piece.reference, piece.right_unclipped, {}});
       watches.push_back({buffer.rank, buffer.buffer, piece.elements.begin});
     }
   }
@@ -316,7 +338,8 @@ std::optional<Divergence> first_divergence(const CheckResult& result, int rank, 
     if (candidate.rank != rank || candidate.buffer != buffer) continue;
     for (const PieceResult& piece : candidate.pieces) {
       if (piece.right) continue;
-      std::vector<BufferDivergence> divergences = {{rank, buffer, piece.form, piece.reference, {}}};
+      std::vector<BufferDivergence> divergences = {
+          {rank, buffer, piece.form, piece.reference, piece.right_unclipped, {}}};
       trace_divergences(result, {{rank, buffer, piece.elements.begin}}, divergences);
       return divergences.front().point;
     }
@@ -327,8 +350,12 @@ std::optional<Divergence> first_divergence(const CheckResult& result, int rank, 
 namespace diagnosis {
 
 std::vector<Blame> blame_of(const std::vector<BufferDivergence>& divergences) {
+  // What is right but for a clip may be so because something else is wrong, which its norm counts as well.
+  const bool any_value = std::any_of(divergences.begin(), divergences.end(),
+                                     [](const BufferDivergence& one) { return !one.right_unclipped; });
   std::map<std::size_t, const Divergence*> by_event;
   for (const BufferDivergence& divergence : divergences) {
+    if (any_value && divergence.right_unclipped) continue;
     if (divergence.point.broken && !divergence.point.step.empty())
       by_event.emplace(divergence.point.event, &divergence.point);
   }

@@ -2,9 +2,11 @@
 #include "src/diagnosis/idioms.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include "lockstep/operation.h"
 #include "src/diagnosis/product.h"
@@ -44,12 +46,30 @@ std::string tokens_of_loss(const Schedule& schedule) {
   if (kind == Loss::Kind::sum || kind == Loss::Kind::weight) return "";
   std::string sum = "tokens";
   const bool all = kind == Loss::Kind::token_mean;
-  for (const Axis axis : {Axis::dp, Axis::cp, Axis::sp}) {
+  for (const Axis axis : {Axis::cp, Axis::dp, Axis::sp}) {
     if (schedule.mesh.size(axis) > 1 && kind != Loss::Kind::piece_mean && (all || axis != Axis::dp))
       sum += fmt::format(", {}", name_of(axis));
   }
   if (all) return fmt::format("sum({}, micro_batch)", sum);
   return fmt::format("{} * micro_batches", sum == "tokens" ? sum : fmt::format("sum({})", sum));
+}
+
+/// The same sums over the same axes have one text, as tokens_of_loss() has it: "sum(tokens, cp, dp, micro_batch)".
+std::string with_axes_in_order(std::string text) {
+  constexpr std::string_view begin_of_sum = "sum(";
+  for (std::size_t at = text.find(begin_of_sum); at != std::string::npos; at = text.find(begin_of_sum, at)) {
+    at += begin_of_sum.size();
+    const std::size_t end = text.find(')', at);
+    std::vector<std::string> parts;
+    for (std::size_t begin = at; begin < end;) {
+      const std::size_t comma = std::min(text.find(", ", begin), end);
+      parts.push_back(text.substr(begin, comma - begin));
+      begin = comma == end ? end : comma + 2;
+    }
+    std::sort(parts.begin() + 1, parts.end());
+    text.replace(at, end - at, fmt::format("{}", fmt::join(parts, ", ")));
+  }
+  return text;
 }
 
 }  // namespace
@@ -242,8 +262,8 @@ int Idioms::place(const std::vector<Candidate>& edits) const {
 bool Idioms::counts_otherwise(const std::vector<Candidate>& edits) const {
   return !loss_tokens_.empty() && std::any_of(edits.begin(), edits.end(), [&](const Candidate& edit) {
     if (!edit.edit.changes("by")) return false;
-    const std::string by = Product::of(edit.edit.values.by).to_string();
-    return by.find("tokens") != std::string::npos && by.find(loss_tokens_) == std::string::npos;
+    const std::string by = with_axes_in_order(Product::of(edit.edit.values.by).to_string());
+    return by.find("tokens") != std::string::npos && !Product::parse(by).divides_by(Product::parse(loss_tokens_));
   });
 }
 

@@ -97,8 +97,10 @@ Mistake kind_of_content(const std::vector<Difference>& contents, bool unowned) {
   if (unowned) return Mistake::no_owner;
   if (contents.empty()) return Mistake::wrong_values;
   if (any([](const Difference& one) { return one.missing; })) return Mistake::missing_reduction;
-  if (any([](const Difference& one) { return one.clips; })) return Mistake::clipping;
   if (any([](const Difference& one) { return one.left_out || one.least != one.most; })) return Mistake::wrong_weights;
+  if (any([](const Difference& one) { return one.least && !one.least->is_one(); })) return Mistake::wrong_factor;
+  // A norm is another one as soon as any gradient is wrong: clipping is the mistake where nothing else is.
+  if (any([](const Difference& one) { return one.clips; })) return Mistake::clipping;
   return Mistake::wrong_factor;
 }
 

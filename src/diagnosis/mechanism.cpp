@@ -15,6 +15,7 @@
 #include "src/diagnosis/stale.h"
 #include "src/diagnosis/step_list.h"
 #include "src/diagnosis/step_words.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep::diagnosis {
 
@@ -131,8 +132,11 @@ std::string words_of(const CheckResult& result, const Candidate& candidate) {
     return fmt::format("should be there twice: it {}", deed_of(schedule, step));
   if (edit.action == Edit::Action::move) return move_words(steps, edit, candidate.step);
   std::vector<std::string> parts;
+  // Of another op what it has in other words, and not what only one of the two has.
+  const bool other_op = edit.changes("op");
   for (const auto* keys : {&edit.values.keys, &edit.removed}) {
     for (const std::string_view key : *keys) {
+      if (other_op && key != "op" && (keys == &edit.removed || !scenario::says(step, key))) continue;
       std::string words = words_for_key(schedule, step, edit, key);
       if (key == "by" || key == "reduce") words += again(result, steps, step);
       if (parts.empty() || words != parts.back()) parts.push_back(std::move(words));  // keys of one geometry

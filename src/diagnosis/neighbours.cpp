@@ -5,11 +5,11 @@ namespace lockstep::diagnosis {
 
 void Neighbours::read() {
   read_ = true;
-  for (const FileSizes& sizes : sizes_) {
+  for (const auto& [of, sizes] : sizes_) {
     const std::shared_ptr<const Scenario> there = read_at(scenario_, sizes);
     if (there == nullptr) continue;
-    neighbours_.push_back(
-        {sizes.to_string(), std::make_unique<SymbolicOracle>(*there->schedule, one_of_each_class(*there->schedule))});
+    neighbours_.push_back({sizes.to_string(), of,
+                           std::make_unique<SymbolicOracle>(*there->schedule, one_of_each_class(*there->schedule))});
   }
 }
 
@@ -24,9 +24,10 @@ void Neighbours::try_on(FoundRepair& repair) {
     ++repair.sizes;
     if (answer.right()) {
       ++repair.right_sizes;
-    } else if (repair.wrong_at.empty()) {
-      repair.wrong_at = neighbour.name;
+      continue;
     }
+    repair.wrong_with.insert(neighbour.of);
+    if (repair.wrong_at.empty()) repair.wrong_at = neighbour.name;
   }
 }
 

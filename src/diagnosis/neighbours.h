@@ -18,18 +18,18 @@ class Neighbours {
   Neighbours(const Scenario& scenario, const FileSizes& smallest)
       : scenario_(scenario), sizes_(sizes_around(scenario, smallest)) {}
 
-  /// Fills in `sizes`, `right_sizes` and `wrong_at`, once for each repair.
+  /// Fills in `sizes`, `right_sizes`, `wrong_at` and `wrong_with`, once for each repair.
   void try_on(FoundRepair& repair);
 
  private:
   struct Neighbour {
-    std::string name;
+    std::string name, of;  // what it differs in
     std::unique_ptr<SymbolicOracle> oracle;
   };
   void read();
 
   const Scenario& scenario_;
-  std::vector<FileSizes> sizes_;
+  std::vector<OtherSize> sizes_;
   std::vector<Neighbour> neighbours_;
   bool read_ = false;
 };

@@ -90,14 +90,15 @@ std::optional<Scenario> read_with(const Scenario& scenario, const std::string& o
 
 /// How it fares at the sizes around those at which it was found.
 void try_around(const Scenario& scenario, const FileSizes& smallest, Repair& repair) {
-  for (const FileSizes& sizes : sizes_around(scenario, smallest)) {
-    const auto there = check_at(scenario, sizes);
+  for (const OtherSize& other : sizes_around(scenario, smallest)) {
+    const auto there = check_at(scenario, other.sizes);
     if (there == nullptr || there->verdict == Verdict::error) continue;
     ++repair.sizes;
     if (there->verdict == Verdict::match) {
       ++repair.right_sizes;
-    } else if (repair.wrong_at.empty()) {
-      repair.wrong_at = sizes.to_string();
+    } else {
+      if (repair.wrong_at.empty()) repair.wrong_at = other.sizes.to_string();
+      repair.wrong_with.insert(other.of);
     }
   }
 }

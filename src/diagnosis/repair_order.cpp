@@ -74,7 +74,9 @@ bool is_strange(const FoundRepair& repair) {
 }
 
 bool is_restored(const FoundRepair& repair) {
-  return repair.distance == 0 && std::all_of(repair.edits.begin(), repair.edits.end(), [](const Candidate& edit) {
+  // What is said again goes with what is restored.
+  const auto end = repair.edits.end() - static_cast<std::ptrdiff_t>(repair.said_again);
+  return repair.distance == 0 && std::all_of(repair.edits.begin(), end, [](const Candidate& edit) {
            return edit.kind == Candidate::Kind::restore;
          });
 }

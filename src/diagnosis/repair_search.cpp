@@ -2,7 +2,6 @@
 #include "src/diagnosis/repair_search.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -51,6 +50,7 @@ RepairSearch SearchForRepairs::run() {
     search();
   } catch (const OverBudget& over) {
     found_.cut_off = over.what();
+    if (found_.repairs.empty() && all_back_is_) found_.repairs.push_back(std::move(*all_back_is_));
   }
   std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
   return std::move(found_);
@@ -66,16 +66,26 @@ void SearchForRepairs::search() {
     keep_right_here();
   }
   if (options_.pairs && !has_ordinary_repair()) {
-    all_back();
+    if (all_back_) judge({&*all_back_});
     complementary();
     sequential();
     keep_right_here();
   }
-  constexpr std::size_t most_looked_at = 24;
-  std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
-  for (std::size_t at = 0; at < std::min(most_looked_at, found_.repairs.size()); ++at)
-    look_for_idle(found_.repairs[at]);
+  look_for_idle();
   try_around();
+}
+
+/// Of the first repairs; those that leave a step idle go behind others, which come to be the first then.
+void SearchForRepairs::look_for_idle() {
+  constexpr std::size_t most_looked_at = 24;
+  for (bool any = true; any;) {
+    std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
+    any = false;
+    for (std::size_t at = 0; at < std::min(most_looked_at, found_.repairs.size()); ++at) {
+      any = any || !found_.repairs[at].looked_for_idle;
+      look_for_idle(found_.repairs[at]);
+    }
+  }
 }
 
 /// At other sizes; where one alone is wanted those of the repairs that may come to be it.
@@ -224,6 +234,8 @@ void SearchForRepairs::look_for_idle(FoundRepair& repair) {
       repair.edits.back().is_with_previous = true;
       repair.tried_around = false;
       repair.sizes = repair.right_sizes = 0;
+      repair.wrong_at.clear();
+      repair.wrong_with.clear();
       return;
     }
     repair.leaves_idle = true;
@@ -242,7 +254,12 @@ void SearchForRepairs::keep_right_here() {
           most_buffers ||
       is_large(here.steps().schedule_of()))
     return;
-  std::erase_if(found_.repairs, [&](const FoundRepair& repair) { return !here.judge(repair.plain_edits()).right(); });
+  // All or nothing: a judge that is cut off throws.
+  std::vector<FoundRepair> right;
+  for (const FoundRepair& repair : found_.repairs) {
+    if (here.judge(repair.plain_edits()).right()) right.push_back(repair);
+  }
+  found_.repairs = std::move(right);
   seen_.clear();  // its numbers mean the repairs that there were
 }
 
@@ -261,7 +278,11 @@ std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const
 
 void SearchForRepairs::single() {
   const std::optional<std::vector<Step>> right = space_.unedited_steps();
-  if (right) single(restoring_edits(space_.steps().steps(), *right));
+  if (right) {
+    const std::vector<Step>& steps = space_.steps().steps();
+    single(restoring_edits(steps, *right, space_.steps().schedule_of().model.parameters()));
+    if (!has_ordinary_repair() && !all_back_) look_at_all_back(steps, *right);
+  }
   // Often that is enough, and there are thousands of others.
   stopped_ = nearest_only_ && has_good_repair(0);
   if (stopped_) return;
@@ -304,21 +325,15 @@ void SearchForRepairs::single(std::vector<Candidate> candidates) {
   }
 }
 
-/// All that the file changed, where no part of it makes up for the rest.
-void SearchForRepairs::all_back() {
-  const std::optional<std::vector<Step>> right = space_.unedited_steps();
-  if (!right) return;
-  std::optional<Candidate> all;
-  std::set<std::string> known;
-  for (Candidate& one : restoring_edits(space_.steps().steps(), *right)) {
-    if (!one.together.empty() || !known.insert(one.step).second) continue;
-    if (all) {
-      all->together.push_back(std::move(one));
-    } else {
-      all = std::move(one);
-    }
-  }
-  if (all && !all->together.empty()) judge({&*all});
+/// All that the file changed, where no part of it is enough: it stands behind single edits, but is known to be right
+/// before thousands of these are tried, so that a search which is cut off has it.
+void SearchForRepairs::look_at_all_back(const std::vector<Step>& steps, const std::vector<Step>& right) {
+  all_back_ = all_back(steps, right);
+  if (!all_back_) return;
+  const std::vector<const Candidate*> edits = {&*all_back_};
+  std::optional<std::vector<Step>> edited = space_.steps().edited(edits_of(edits));
+  if (!edited || !space_.judge(*edited).right() || !space_.says_the_same_in_the_file(edits, *edited)) return;
+  all_back_is_ = repair_of(edits, 0, false);
 }
 
 /// Two edits of which each repairs what the other does not, and two that take back what was edited.

@@ -39,6 +39,7 @@ class SearchForRepairs {
   bool is_wanted(const FoundRepair& repair) const;
   bool has_ordinary_repair() const;
   bool has_good_repair(int distance);
+  void look_for_idle();
   void look_for_idle(FoundRepair& repair);
   bool does_nothing(const ListedStep& step, const std::vector<Edit>& edits, const OracleAnswer& otherwise);
   bool did_nothing(const ListedStep& step);
@@ -47,7 +48,7 @@ class SearchForRepairs {
   std::map<int, std::vector<Candidate>> other_candidates() const;
   void single();
   void single(std::vector<Candidate> candidates);
-  void all_back();
+  void look_at_all_back(const std::vector<Step>& steps, const std::vector<Step>& right);
   void complementary();
   void sequential();
   void seconds(const Candidate& first, bool inserts);
@@ -61,6 +62,8 @@ class SearchForRepairs {
   std::vector<Candidate> taking_back_;                   // restored or dropped, whether that alone is better or not
   std::unordered_map<std::uint64_t, std::size_t> seen_;  // steps, with their repair
   std::map<std::string, bool> did_nothing_;              // by the name of a step of the wrong schedule
+  std::optional<Candidate> all_back_;                    // where no part of it is enough
+  std::optional<FoundRepair> all_back_is_;               // where that is right
   RepairSearch found_;
 };
 

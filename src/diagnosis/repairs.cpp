@@ -34,6 +34,7 @@ Repair FoundRepair::plain() const {
   repair.sizes = sizes;
   repair.right_sizes = right_sizes;
   repair.wrong_at = wrong_at;
+  repair.wrong_with = wrong_with;
   repair.reach = everywhere() ? Repair::Reach::layouts_tried : Repair::Reach::some_sizes;
   repair.other_owners = other_owners;
   repair.added_bytes = added_bytes;

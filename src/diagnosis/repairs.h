@@ -13,13 +13,14 @@ namespace lockstep::diagnosis {
 
 /// Edits after which everything matches.
 struct FoundRepair {
-  std::vector<Candidate> edits;  ///< in the order in which they apply
-  bool tried_around = false;     ///< whether what follows is known
-  int sizes = 0;                 ///< layouts around the file's at which it was tried
-  int right_sizes = 0;           ///< and at which it is right
-  std::string wrong_at;          ///< the first of them at which it is not: "dp 3, micro-batches 2"
-  bool other_owners = false;     ///< other ranks own other elements than before
-  bool loses_norm = false;       ///< as idioms.h says it, and so what follows
+  std::vector<Candidate> edits;      ///< in the order in which they apply
+  bool tried_around = false;         ///< whether what follows is known
+  int sizes = 0;                     ///< layouts around the file's at which it was tried
+  int right_sizes = 0;               ///< and at which it is right
+  std::string wrong_at;              ///< the first of them at which it is not: "dp 3, micro-batches 2"
+  std::set<std::string> wrong_with;  ///< as Repair has it
+  bool other_owners = false;         ///< other ranks own other elements than before
+  bool loses_norm = false;           ///< as idioms.h says it, and so what follows
   bool ends_backward = false;
   bool owners_as_reduced = false;
   int distance = 0, factor_place = 0, place = 0;

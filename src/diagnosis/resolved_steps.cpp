@@ -36,7 +36,7 @@ ResolvedSteps::ResolvedSteps(const Schedule& schedule, schedule::WalkMemory& mem
 }
 
 std::uint64_t ResolvedSteps::hash(const std::vector<Step>& steps) {
-  hash_ = 1;
+  hash_ = {};
   list_.clear();
   for (const Step& step : steps) {
     list_.push_back(&step);
@@ -44,67 +44,56 @@ std::uint64_t ResolvedSteps::hash(const std::vector<Step>& steps) {
   }
   Budget::spend(static_cast<std::int64_t>(list_.size()));
   add(steps, false);
-  return hash_;
+  return hash_.value();
 }
 
 void ResolvedSteps::add(const std::vector<Step>& steps, bool in_each) {
   for (const Step& step : steps) add(step, in_each);
-  add(steps.size());
+  hash_.add(steps.size());
 }
 
 void ResolvedSteps::add(const Step& step, bool in_each) {
   const Operation& row = operation(step.op);
-  add(static_cast<std::uint64_t>(step.op));
+  hash_.add(static_cast<int>(step.op));
   for (const Only& only : step.only) {
-    add(static_cast<std::uint64_t>(only.axis));
-    for (const int coordinate : only.coordinates) add(static_cast<std::uint64_t>(coordinate));
-    add(only.coordinates.size());
+    hash_.add(static_cast<int>(only.axis));
+    hash_.add(only.coordinates);
   }
-  add(step.only.size());
+  hash_.add(step.only.size());
   add_values(step.when, in_each, "true");
   if (step.op == Op::each) return add(step.steps, true);
   if (step.op == Op::wait) {
     const auto waited =
         std::find_if(list_.begin(), list_.end(), [&](const Step* other) { return other->name == step.wait_for; });
-    return add(static_cast<std::uint64_t>(waited - list_.begin()));
+    return hash_.add(waited - list_.begin());
   }
-  add(static_cast<std::uint64_t>(selection(step.params)));
-  if (row.of_a_group()) add(static_cast<std::uint64_t>(groups(step.over)));
+  hash_.add(selection(step.params));
+  if (row.of_a_group()) hash_.add(groups(step.over));
   if (step.root) {
-    add(static_cast<std::uint64_t>(step.root->position.value_or(-1)));
-    for (const auto& [axis, coordinate] : step.root->coordinates)
-      add(static_cast<std::uint64_t>(axis) << 32U | static_cast<std::uint64_t>(coordinate));
+    hash_.add(step.root->position.value_or(-1));
+    for (const auto& [axis, coordinate] : step.root->coordinates) {
+      hash_.add(static_cast<int>(axis));
+      hash_.add(coordinate);
+    }
+    hash_.add(step.root->coordinates.size());
   }
-  add(step.root.has_value());
+  hash_.add(step.root.has_value());
   add_values(step.by, in_each, "1");
-  add_expression(step.count);
+  hash_.add(step.count);
   if (row.cuts != Operation::Cuts::nothing) add(step.geometry);
-  for (const std::string* text : {&step.buffer, &step.from, &step.what}) add_text(*text);
-  for (const std::string& use : step.uses) add_text(use);
-  add(step.uses.size());
+  for (const std::string* text : {&step.buffer, &step.from, &step.what}) hash_.add(*text);
+  hash_.add(step.uses);
   for (const bool flag :
        {step.reduction == Reduction::average, step.on_owned, step.async, step.per_rank, step.mean_of_norms})
-    add(flag);
+    hash_.add(flag);
 }
 
 void ResolvedSteps::add(const Geometry& geometry) {
-  add(static_cast<std::uint64_t>(geometry.kind));
-  for (const auto* one : {&geometry.align, &geometry.size, &geometry.align_bucket}) add_expression(*one);
-  add_text(geometry.align_parameter.text());
-  add(geometry.separate ? static_cast<std::uint64_t>(selection(*geometry.separate)) : ~std::uint64_t{0});
-  for (const std::int64_t count : geometry.counts) add(static_cast<std::uint64_t>(count));
-  add(geometry.counts.size());
-}
-
-void ResolvedSteps::add(std::uint64_t part) {
-  hash_ = (hash_ ^ part) * 0x9e3779b97f4a7c15U;
-  hash_ ^= hash_ >> 29U;
-}
-
-void ResolvedSteps::add_text(std::string_view text) { add(std::hash<std::string_view>()(text)); }
-
-void ResolvedSteps::add_expression(const std::optional<Expression>& expression) {
-  add_text(expression ? expression->text() : "");
+  hash_.add(static_cast<int>(geometry.kind));
+  for (const auto* one : {&geometry.align, &geometry.size, &geometry.align_bucket}) hash_.add(*one);
+  hash_.add(geometry.align_parameter.text());
+  hash_.add(geometry.separate ? selection(*geometry.separate) : -1);
+  hash_.add(geometry.counts);
 }
 
 /// `absent`: the value of what a step does not say.
@@ -114,7 +103,7 @@ void ResolvedSteps::add_values(const std::optional<Expression>& expression, bool
     const std::string values = values_of(expression ? *expression : Expression::parse(absent), in_each);
     found->second = std::hash<std::string>()(values);
   }
-  add(found->second);
+  hash_.add(found->second);
 }
 
 /// In each micro-batch of each optimizer step. As it is written where ranks differ in it, or it has no value.

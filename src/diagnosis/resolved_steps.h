@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/scenario/parts_hash.h"
 #include "src/schedule/walk_memory.h"
 
 namespace lockstep::diagnosis {
@@ -30,9 +31,6 @@ class ResolvedSteps {
   void add(const std::vector<Step>& steps, bool in_each);
   void add(const Step& step, bool in_each);
   void add(const Geometry& geometry);
-  void add(std::uint64_t part);
-  void add_text(std::string_view text);
-  void add_expression(const std::optional<Expression>& expression);
   void add_values(const std::optional<Expression>& expression, bool in_each, std::string_view absent);
   std::string values_of(const Expression& expression, bool in_each) const;
   int selection(const Selectors& params);
@@ -41,7 +39,7 @@ class ResolvedSteps {
   const Schedule* schedule_;
   schedule::WalkMemory* memory_;
   std::vector<const LocalModel*> locals_;  // of all ranks, each once
-  std::uint64_t hash_ = 1;
+  scenario::PartsHash hash_;
   std::vector<const Step*> list_;  // that are hashed, in order
   // Answers that many lists have in common.
   std::map<std::vector<std::string>, int> selections_;

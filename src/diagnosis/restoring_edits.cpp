@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "lockstep/operation.h"
@@ -106,6 +108,96 @@ struct Sides {
   }
 };
 
+/// Of those of `names` that stand in `now`, as many as stand there in the order that they have here.
+std::set<std::string> in_order(const std::vector<std::string>& names, const std::vector<std::string>& now) {
+  struct Run {
+    std::size_t length = 1, before = static_cast<std::size_t>(-1);
+  };
+  std::vector<std::size_t> places;
+  std::vector<std::string> there;
+  for (const std::string& name : names) {
+    const auto found = std::find(now.begin(), now.end(), name);
+    if (found == now.end()) continue;
+    places.push_back(static_cast<std::size_t>(found - now.begin()));
+    there.push_back(name);
+  }
+  std::vector<Run> runs(there.size());
+  std::size_t best = 0;
+  for (std::size_t at = 0; at < there.size(); ++at) {
+    for (std::size_t other = 0; other < at; ++other) {
+      if (places[other] < places[at] && runs[other].length >= runs[at].length)
+        runs[at] = {runs[other].length + 1, other};
+    }
+    if (runs[at].length > runs[best].length) best = at;
+  }
+  std::set<std::string> kept;
+  for (std::size_t at = best; at < there.size(); at = runs[at].before) kept.insert(there[at]);
+  return kept;
+}
+
+std::vector<std::string> names_in(const std::vector<ListedStep>& list, const std::string& each) {
+  std::vector<std::string> names;
+  for (const ListedStep& step : list) {
+    if (step.each == each && !step.name().empty()) names.push_back(step.name());
+  }
+  return names;
+}
+
+/// Edits one behind the other, as one.
+class Together {
+ public:
+  void add(const std::string& step, Edit edit) {
+    Candidate one{Candidate::Kind::restore, step, std::move(edit)};
+    if (all_) {
+      all_->together.push_back(std::move(one));
+    } else {
+      all_ = std::move(one);
+    }
+  }
+  std::optional<Candidate> take() { return std::move(all_); }
+
+ private:
+  std::optional<Candidate> all_;
+};
+
+/// Puts the steps of one list into their order, each behind the one before it or in front of the first that stays.
+void restore_list(const Sides& sides, const std::string& each, Together& all) {
+  const std::vector<std::string> names = names_in(sides.then, each);
+  const std::vector<std::string> there = names_in(sides.now, each);
+  if (there.empty()) return;  // nothing says where it begins
+  const std::set<std::string> stay = in_order(names, there);
+  const auto first = std::find_if(names.begin(), names.end(), [&](const auto& name) { return stay.contains(name); });
+  for (std::size_t at = 0; at < names.size(); ++at) {
+    const std::string& name = names[at];
+    const Step& step = *find_listed(sides.then, name)->step;
+    const ListedStep* now = find_listed(sides.now, name);
+    const bool after = at > 0;
+    const std::string& beside = after ? names[at - 1] : first == names.end() ? there.front() : *first;
+    if (now == nullptr) {
+      all.add(name, Edit::insert(step, beside, after));
+    } else if (!stay.contains(name)) {
+      all.add(name, Edit::move(name, beside, after));
+    }
+    if (now == nullptr) continue;
+    if (std::optional<Edit> change = changing(*now->step, step)) all.add(name, std::move(*change));
+  }
+}
+
+/// Whether each parameter is chosen by a step.
+std::vector<bool> chosen_by(const Step& step, const std::vector<Parameter>& parameters) {
+  const ActingStep acting(step);
+  std::vector<bool> chosen;
+  for (const Parameter& parameter : parameters) chosen.push_back(acting.acts_on(parameter));
+  return chosen;
+}
+
+bool share(const std::vector<bool>& one, const std::vector<bool>& other) {
+  for (std::size_t at = 0; at < one.size(); ++at) {
+    if (one[at] && other[at]) return true;
+  }
+  return false;
+}
+
 /// What is brought back in several steps of one op alike, by its keys, at once.
 void add_alike(const std::vector<ListedStep>& now, std::size_t singles, std::vector<Candidate>& candidates) {
   std::map<std::string, std::vector<std::size_t>> alike;
@@ -128,21 +220,32 @@ void add_alike(const std::vector<ListedStep>& now, std::size_t singles, std::vec
 
 }  // namespace
 
-std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std::vector<Step>& right) {
+std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std::vector<Step>& right,
+                                       const std::vector<Parameter>& parameters) {
   const Sides sides{listed_steps(steps), listed_steps(right)};
   std::vector<Candidate> candidates;
+  struct Changed {
+    Op op;
+    std::vector<bool> parameters;  // by index, as it is right
+  };
+  std::map<std::size_t, Changed> changed;  // by candidate
   for (std::size_t index = 0; index < sides.then.size(); ++index) {
-    if (sides.then[index].name().empty()) continue;
-    if (auto one = sides.restoring(index, place_in(sides.now, sides.then, index)))
-      candidates.push_back(std::move(*one));
+    const ListedStep& then = sides.then[index];
+    if (then.name().empty()) continue;
+    std::optional<Candidate> one = sides.restoring(index, place_in(sides.now, sides.then, index));
+    if (!one) continue;
+    const ListedStep* now = find_listed(sides.now, then.name());
+    if (now != nullptr && now->op() != Op::backward)
+      changed.emplace(candidates.size(), Changed{now->op(), chosen_by(*then.step, parameters)});
+    candidates.push_back(std::move(*one));
   }
   const std::size_t single = candidates.size();
   for (const ListedStep& added : sides.now) {
     if (added.name().empty() || find_listed(sides.then, added.name()) != nullptr) continue;
     candidates.push_back({Candidate::Kind::restore, added.name(), Edit::drop(added.name())});
-    for (std::size_t at = 0; at < single; ++at) {
-      const ListedStep* step = find_listed(sides.now, candidates[at].step);
-      if (step == nullptr || step->op() != added.op() || added.op() == Op::backward) continue;
+    const std::vector<bool> chosen = chosen_by(*added.step, parameters);
+    for (const auto& [at, step] : changed) {
+      if (step.op != added.op() || !share(step.parameters, chosen)) continue;
       Candidate merged = candidates[at];
       merged.together.push_back({Candidate::Kind::restore, added.name(), Edit::drop(added.name())});
       candidates.push_back(std::move(merged));
@@ -153,6 +256,24 @@ std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std
     if (auto all = sides.restoring(together)) candidates.push_back(std::move(*all));
   }
   return candidates;
+}
+
+std::optional<Candidate> all_back(const std::vector<Step>& steps, const std::vector<Step>& right) {
+  const Sides sides{listed_steps(steps), listed_steps(right)};
+  Together all;
+  // A list before those inside of its steps: what moves into another one must find that there.
+  restore_list(sides, "", all);
+  for (const ListedStep& step : sides.then) {
+    const bool is_new = find_listed(sides.now, step.name()) == nullptr;
+    if (step.op() == Op::each && !step.name().empty() && !is_new) restore_list(sides, step.name(), all);
+  }
+  const auto is_added = [&](const std::string& name) {
+    return !name.empty() && find_listed(sides.then, name) == nullptr;
+  };
+  for (const ListedStep& step : sides.now) {
+    if (is_added(step.name()) && !is_added(step.each)) all.add(step.name(), Edit::drop(step.name()));
+  }
+  return all.take();
 }
 
 }  // namespace lockstep::diagnosis

@@ -213,19 +213,19 @@ SmallLayout smallest_layout(const CheckResult& result) {
   return found;
 }
 
-std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& smallest) {
+std::vector<OtherSize> sizes_around(const Scenario& scenario, const FileSizes& smallest) {
   constexpr int most = 4;
   std::map<std::string, int> now;
   for (const auto& [axis, size] : written_axes(scenario)) now[axis] = size;
   for (const auto& [axis, size] : smallest.axes) now[axis] = size;
-  std::vector<FileSizes> list;
+  std::vector<OtherSize> list;
   for (const auto& [axis, size] : now) {
     for (int other = 1; other <= most; ++other) {
       if (other == size) continue;
       FileSizes sizes = smallest;
       std::erase_if(sizes.axes, [&name = axis](const auto& entry) { return entry.first == name; });
       sizes.axes.emplace_back(axis, other);
-      list.push_back(sizes);
+      list.push_back({axis, std::move(sizes)});
     }
   }
   const int micro_batches = smallest.micro_batches > 0 ? smallest.micro_batches : most_micro_batches(scenario);
@@ -233,7 +233,7 @@ std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& s
     if (other == micro_batches) continue;
     FileSizes sizes = smallest;
     sizes.micro_batches = other;
-    list.push_back(sizes);
+    list.push_back({"micro_batches", std::move(sizes)});
   }
   return list;
 }

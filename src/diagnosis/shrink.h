@@ -52,8 +52,12 @@ SmallLayout smallest_layout(const CheckResult& result);
 /// What the symbolic engine says of the file at these sizes; null where it does not allow them.
 std::shared_ptr<const CheckResult> check_at(const Scenario& scenario, const FileSizes& sizes);
 
+struct OtherSize {
+  std::string of;  ///< what has another size, as files call it: "dp", "micro_batches"
+  FileSizes sizes;
+};
 /// Sizes around `smallest`: each axis that the file gives a size above 1, and the micro-batches, at 1 to 4.
-std::vector<FileSizes> sizes_around(const Scenario& scenario, const FileSizes& smallest);
+std::vector<OtherSize> sizes_around(const Scenario& scenario, const FileSizes& smallest);
 
 /// Names of what is wrong, numbers in them folded; the verdict alone where there are no values.
 std::set<std::string> folded_wrong_names(const CheckResult& result);

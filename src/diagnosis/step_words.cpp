@@ -42,7 +42,8 @@ class SetWords {
     if (key == "over")
       return fmt::format("runs over {} and should run over {}", group_text(schedule_, step_),
                          group_text(schedule_, edit_.values));
-    if (key == "op") return fmt::format("is {} {} and should be {} {}", article(before), before, article(after), after);
+    if (key == "op")
+      return fmt::format("is {} {} and should be {} {}{}", article(before), before, article(after), after, how());
     if (key == "params") return fmt::format("acts on {} and should act on {}", all(before), all(after));
     if (key == "uses")
       return fmt::format("takes the uses {} and should take {}", before.empty() ? "all" : before,
@@ -65,6 +66,18 @@ class SetWords {
 
  private:
   static std::string all(const std::string& words) { return words.empty() ? "all parameters" : words; }
+  /// Of what becomes another op, what that did not have before.
+  std::string how() const {
+    std::string text;
+    for (const char* key : {"from", "to", "over", "by"}) {
+      if (!edit_.changes(key) || scenario::says(step_, key) || !scenario::says(edit_.values, key)) continue;
+      text += fmt::format(" {} {}", key,
+                          std::string_view(key) == "over" ? group_text(schedule_, edit_.values)
+                          : std::string_view(key) == "by" ? factor_text(schedule_, edit_.values.by)
+                                                          : words_of_key(edit_.values, key));
+    }
+    return text;
+  }
   static const char* article(const std::string& word) {
     return !word.empty() && std::string_view("aeiou").find(word.front()) != std::string_view::npos ? "an" : "a";
   }

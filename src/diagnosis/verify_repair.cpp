@@ -157,8 +157,11 @@ bool answers_file(const CheckResult& result, const diagnosis::DocumentChange& ch
   const CheckResult there =
       check_scenario(std::make_shared<const Scenario>(read_scenario(document, result.written->file)), options);
   if (there.verdict != Verdict::error) return there.verdict == Verdict::match;
-  // Not decided; but other numbers of micro-batches were tried, and the file asks for all.
-  if (scenario::has_any_micro_batches(*result.written) && repair.right_sizes < repair.sizes) return false;
+  // Not decided; but other sizes were tried, and the file may ask for these.
+  if (scenario::has_any_micro_batches(*result.written) && repair.wrong_with.contains("micro_batches")) return false;
+  for (const Axis axis : result.written->layout.any) {
+    if (repair.wrong_with.contains(std::string(name_of(axis)))) return false;
+  }
   repair.reach = std::max(repair.reach, Repair::Reach::layouts_tried);
   if (!there.errors.empty()) repair.proof = there.errors.front().message;
   return true;

@@ -23,6 +23,7 @@ namespace {
 constexpr double most_calls = 5e8;
 constexpr double most_terms = 2e9;
 constexpr double most_elements = 4.6e18;  // 2^62: they are counted in 64 bits
+constexpr double most_products = 1e18;
 
 /// A step with the number of times that it runs.
 struct Leaf {
@@ -45,15 +46,26 @@ struct Growth {
   double forms = 1;          ///< different ones among the ranks
   double terms = 0;          ///< of one
   double contributions = 0;  ///< that a rank has added so far
-  double clips = 0;          ///< steps that multiply by the factor of a norm
+  double products = 1;       ///< of clipping factors, that a contribution has in different places: of those before
+  double clips = 0;          ///< of a part, by the factor that ranks have now
   double segments = 1;       ///< stretches of the buffer that differ
   double bits = 1;           ///< of a coefficient
+
+  double clip_products() const { return std::min(products * (1 + clips), most_products); }
+  /// Ranks clip by another factor from now on.
+  void change_factor() {
+    products = clip_products();
+    clips = 0;
+  }
 };
 
 class Estimate {
  public:
   explicit Estimate(const Schedule& schedule) : schedule_(schedule), contributions_(schedule) {
     add_leaves(schedule.steps, false, leaves_);
+    one_buffer_ = std::all_of(leaves_.begin(), leaves_.end(), [&](const Leaf& leaf) {
+      return leaf.step->buffer == schedule.result && leaf.step->from.empty();
+    });
     const auto& locals = schedule.model.locals();
     ranks_of_.resize(locals.size());
     first_rank_.assign(locals.size(), 0);
@@ -114,6 +126,21 @@ class Estimate {
     }
   }
 
+  /// Whether nothing of a buffer is left unclipped anywhere.
+  ///
+  /// Why Growth::clip_products() is no less than the number of products that a contribution is multiplied by in all
+  /// places together, where all ranks have one factor in each run of a clip: let P be the set of these products. Steps
+  /// that copy, move, add or scale bring no product that was not somewhere. A clip by f leaves in place what it does
+  /// not act on, and turns the rest of P into f times it; where it acts on everything, P becomes f·P, which is as
+  /// large. So after n clips by f of a part each product is one from before times f to a power of 0 to n: at most n + 1
+  /// times as many. A rank's factor is another one only where it counts in between, or in another optimizer step.
+  /// Schedules that copy, count, clip the copy and add it have all of them: 2^n. Where ranks' norms differ there can be
+  /// more, up to (1 + ranks)^n. That is not assumed of a schedule of which nothing is known: one that reduces and clips
+  /// each micro-batch would be refused for it.
+  bool clips_all_alike(const Step& step) const {
+    return one_buffer_ && step.only.empty() && !step.on_owned && !(step.when && step.when->uses_rank());
+  }
+
   void count(std::size_t id) {
     const LocalModel& local = *schedule_.model.locals()[id];
     std::vector<std::vector<const Leaf*>> of_buffer(local.buffers.size());
@@ -122,8 +149,10 @@ class Estimate {
       const double runs = leaf.in_each ? schedule_.batch.total_micro_batches() : schedule_.batch.steps();
       const schedule::SelectorList selectors(leaf.step->params.items());
       for (std::size_t buffer = 0; buffer < local.buffers.size(); ++buffer) {
-        if (!selectors.chooses(schedule_.model, local.buffers[buffer])) continue;
-        of_buffer[buffer].push_back(&leaf);
+        const bool chosen = selectors.chooses(schedule_.model, local.buffers[buffer]);
+        // What other buffers add to a norm changes the factor of all.
+        if (chosen || operation(leaf.step->op).counts) of_buffer[buffer].push_back(&leaf);
+        if (!chosen) continue;
         result_.calls += ranks_of_[id] * runs;
         called = true;
       }
@@ -146,6 +175,7 @@ class Estimate {
     const double each = static_cast<double>(
         contributions_.of(first_rank_[id], buffer, 0, 0, {}).size());  // with dispatch: from many ranks
     for (int step = 0; step < schedule_.batch.steps(); ++step) {
+      growth.change_factor();
       for (std::size_t i = 0; i < leaves.size();) {
         if (!leaves[i]->in_each) {
           happen(*leaves[i++]->step, each, id, growth);
@@ -165,6 +195,7 @@ class Estimate {
   void happen(const Step& step, double each, std::size_t id, Growth& growth) {
     const double group = group_size(step);
     const Operation& row = operation(step.op);
+    if (row.counts) growth.change_factor();
     if (!row.changes()) return;
     const bool adds_gradient = row.adds == Operation::Adds::gradient;
     if (row.keeps == Operation::Keeps::nothing && row.adds == Operation::Adds::nothing) {
@@ -176,9 +207,9 @@ class Estimate {
       growth.terms += each;
       growth.forms = ranks_of_[id];
     }
-    if (row.clips()) growth.clips += 1;
-    // No sum has more terms than there are contributions of all ranks, each with every factor of a norm.
-    const double most = growth.contributions * result_.ranks * (1 + growth.clips);
+    if (row.clips() && !clips_all_alike(step)) growth.clips += 1;
+    // No sum has more terms than there are contributions of all ranks, each with every product of clipping factors.
+    const double most = growth.contributions * result_.ranks * growth.clip_products();
     if (row.keeps == Operation::Keeps::everything && row.adds == Operation::Adds::buffer)
       growth.terms = std::min(growth.terms * 2, std::max(growth.terms, most));
     if (const auto [found, is_new] = bits_.emplace(&step, 0.0); is_new) found->second = bits_of(step, group);
@@ -199,8 +230,9 @@ class Estimate {
   std::vector<double> ranks_of_;  // by local model
   std::vector<int> first_rank_;
   std::map<const Step*, double> group_size_, bits_;
-  double elements_ = 0;  // of the buffer that is looked at
-  double meetings_ = 0;  // calls of steps by ranks, however many buffers each acts on
+  bool one_buffer_ = true;  // steps know no other than that of the optimizer
+  double elements_ = 0;     // of the buffer that is looked at
+  double meetings_ = 0;     // calls of steps by ranks, however many buffers each acts on
   Workload result_;
 };
 

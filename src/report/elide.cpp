@@ -40,13 +40,22 @@ std::size_t terms_of(const std::string& plain, std::size_t end) {
   return terms;
 }
 
+/// Of the bracket that is open at `at`.
+std::size_t closing(const std::string& plain, std::size_t at) {
+  for (int inside = 0; at < plain.size(); ++at) {
+    if (plain[at] == '(') ++inside;
+    if (plain[at] == ')' && inside-- == 0) break;
+  }
+  return at;
+}
+
 struct CutFormula {
   std::string text;
   std::size_t terms = 0;  ///< that are left
 };
 
 /// `formula` cut after a term within `room` columns, with what closes the brackets that are open there:
-/// "(g0+g1+…)/2". `plain` is the formula without_names().
+/// "(g0+g1+…)/2", "clip(g0 + (g1+…)/2+…)". `plain` is the formula without_names().
 CutFormula cut_to(const std::string& formula, const std::string& plain, std::size_t room) {
   std::size_t cut = 0, boundary = 0;
   for (std::size_t width = 0; cut < plain.size(); ++cut) {
@@ -62,12 +71,16 @@ CutFormula cut_to(const std::string& formula, const std::string& plain, std::siz
   const std::string kept = formula.substr(0, end);
   // Of a term that is cut in itself nothing behind the cut is told.
   if (depth == 0 || boundary == 0) return {kept + " …", terms};
-  std::string tail(static_cast<std::size_t>(depth - 1), ')');
+  std::string tail;
   std::size_t at = end;
-  for (; at < plain.size() && depth > 0; ++at) depth += plain[at] == '(' ? 1 : plain[at] == ')' ? -1 : 0;
-  const std::size_t close = at - 1;
-  while (at < plain.size() && !is_sign(plain, at) && plain[at] != ' ') ++at;
-  tail += formula.substr(close, at - close);
+  for (; depth > 0; --depth) {
+    const std::size_t close = closing(plain, at);
+    if (!tail.empty() && at < close) tail += "+…";  // terms beside what was cut inside
+    for (at = std::min(close + 1, plain.size()); at < plain.size(); ++at) {
+      if (is_sign(plain, at) || plain[at] == ' ' || plain[at] == ')') break;
+    }
+    tail += formula.substr(close, at - close);
+  }
   return {kept + "+…" + tail + (at < plain.size() ? " …" : ""), terms};
 }
 
@@ -125,13 +138,14 @@ std::string wrapped(const std::string& text, std::size_t indent) {
   std::size_t width = 0;
   bool has_word = false;
   for (std::size_t begin = 0; begin <= text.size();) {
-    std::size_t end = text.find_first_not_of(' ', begin);
-    end = std::min(text.find(' ', end), text.size());
+    const std::size_t first = text.find_first_not_of(' ', begin);
+    if (first == std::string::npos) break;
+    const std::size_t end = std::min(text.find(' ', first), text.size());
     const std::string word = text.substr(begin, end - begin);  // with the spaces before it
     const std::size_t columns = visible_width(word);
     if (has_word && width + columns > page_width) {
       result += line + "\n";
-      line = std::string(indent, ' ') + word.substr(word.find_first_not_of(' '));
+      line = std::string(indent, ' ') + text.substr(first, end - first);
       width = visible_width(line);
     } else {
       line += word;

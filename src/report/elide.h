@@ -22,7 +22,7 @@ std::string shortened(const std::string& formula, std::size_t most);
 
 /// `text`, one line, on lines of at most page_width columns, those behind the first indented by `indent`. It is broken
 /// at spaces, but not at those that unbroken() made; a word that is wider stands on a line of its own. Colours take up
-/// no columns.
+/// no columns, and spaces at the end are left out.
 std::string wrapped(const std::string& text, std::size_t indent);
 /// For wrapped(): `formula` with spaces that stay in their line.
 std::string unbroken(std::string formula);

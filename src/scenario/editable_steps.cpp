@@ -2,11 +2,11 @@
 #include "src/scenario/editable_steps.h"
 
 #include <algorithm>
-#include <concepts>
 #include <set>
 
 #include "lockstep/operation.h"
 #include "src/base/budget.h"
+#include "src/scenario/parts_hash.h"
 #include "src/scenario/step_edits.h"
 #include "src/scenario/step_keys.h"
 
@@ -110,61 +110,50 @@ std::vector<Step> without_places(std::vector<Step> steps) {
   return steps;
 }
 
+/// All that steps say, their names included.
 class StepHash {
  public:
   std::uint64_t of(const std::vector<Step>& steps) {
     for (const Step& step : steps) add(step);
-    return hash_;
+    return hash_.value();
   }
 
  private:
   void add(const Step& step) {
     std::size_t keys = 0;  // in any order
     for (const std::string_view key : step.keys) keys += std::hash<std::string_view>()(key);
-    add(keys);
-    for (const std::string* text : {&step.name, &step.buffer, &step.from, &step.what, &step.wait_for}) add(*text);
-    for (const auto* list : {&step.params.items(), &step.uses}) add(*list);
-    for (const auto* one : {&step.by, &step.when, &step.count}) add(*one);
+    hash_.add(keys);
+    for (const std::string* text : {&step.name, &step.buffer, &step.from, &step.what, &step.wait_for}) hash_.add(*text);
+    for (const auto* list : {&step.params.items(), &step.uses}) hash_.add(*list);
+    for (const auto* one : {&step.by, &step.when, &step.count}) hash_.add(*one);
     for (const Only& only : step.only) add(only.axis, only.coordinates);
     for (const Over::Pick& pick : step.over ? step.over->picks : std::vector<Over::Pick>())
       add(pick.axis, pick.coordinates.value_or(std::vector<int>()));
     if (step.root) {
-      add(step.root->position.value_or(-1));
+      hash_.add(step.root->position.value_or(-1));
       for (const auto& [axis, number] : step.root->coordinates) add(axis, {number});
     }
     add(step.geometry);
     for (const bool flag :
          {step.reduction == Reduction::average, step.on_owned, step.async, step.per_rank, step.mean_of_norms})
-      add(flag);
-    add(static_cast<int>(step.op));
+      hash_.add(flag);
+    hash_.add(static_cast<int>(step.op));
     of(step.steps);
-    add(step.steps.size());
+    hash_.add(step.steps.size());
   }
   void add(const Geometry& geometry) {
-    add(static_cast<int>(geometry.kind));
-    for (const auto* one : {&geometry.align, &geometry.size, &geometry.align_bucket}) add(*one);
-    add(std::optional(geometry.align_parameter));
-    if (geometry.separate) add(geometry.separate->items());
-    for (const std::int64_t count : geometry.counts) add(count);
+    hash_.add(static_cast<int>(geometry.kind));
+    for (const auto* one : {&geometry.align, &geometry.size, &geometry.align_bucket}) hash_.add(*one);
+    hash_.add(std::optional(geometry.align_parameter));
+    if (geometry.separate) hash_.add(geometry.separate->items());
+    hash_.add(geometry.counts);
   }
   void add(Axis axis, const std::vector<int>& coordinates) {
-    add(static_cast<int>(axis));
-    for (const int number : coordinates) add(number);
-    add(coordinates.size());
-  }
-  void add(const std::vector<std::string>& words) {
-    for (const std::string& word : words) add(word);
-    add(words.size());
-  }
-  void add(const std::optional<Expression>& expression) { add(expression ? expression->text() : ""); }
-  void add(std::string_view text) { add(std::hash<std::string_view>()(text)); }
-  template <std::integral Number>
-  void add(Number part) {
-    hash_ = (hash_ ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15U;
-    hash_ ^= hash_ >> 29U;
+    hash_.add(static_cast<int>(axis));
+    hash_.add(coordinates);
   }
 
-  std::uint64_t hash_ = 1;
+  PartsHash hash_;
 };
 
 }  // namespace

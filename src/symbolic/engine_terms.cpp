@@ -41,11 +41,11 @@ std::vector<Term> SymbolicEngine::State::terms(int form, int logical, int piece)
     result.push_back(std::move(term));
   }
   std::sort(result.begin(), result.end(), [](const Term& a, const Term& b) {
-    const auto key = [](const Term& t) {
-      return std::tuple(!t.leftover.empty(), t.foreign, t.rank, t.micro_batch, t.site_use, t.leftover, t.logical,
-                        t.piece, t.offset, t.clips);
+    const auto key = [](const Term& t) { return std::tuple(!t.leftover.empty(), t.foreign); };
+    const auto rest = [](const Term& t) {
+      return std::tie(t.rank, t.micro_batch, t.site_use, t.leftover, t.logical, t.piece, t.offset, t.clips);
     };
-    return key(a) < key(b);
+    return key(a) != key(b) ? key(a) < key(b) : rest(a) < rest(b);
   });
   return result;
 }

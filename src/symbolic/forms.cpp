@@ -134,6 +134,8 @@ int Forms::scale(int number, const Rational& factor) {
 template <class Change>
 int Forms::change_atoms(int number, int Atom::*which, Change change) {
   std::vector<std::pair<int, Rational>> terms;
+  constexpr std::int64_t units_of_an_atom = 8;  // looked up twice, in tables that may be large
+  Budget::spend(units_of_an_atom * static_cast<std::int64_t>(form(number).size()));
   for (const Term& term : Form(form(number))) {
     Atom changed = atom_at(term.atom);
     changed.*which = change(changed.*which);
@@ -143,18 +145,28 @@ int Forms::change_atoms(int number, int Atom::*which, Change change) {
 }
 
 int Forms::clip(int number, int factor) {
-  return change_atoms(number, &Atom::clips, [&](int old) {
+  if (number == 0) return number;
+  const std::uint64_t key = (static_cast<std::uint64_t>(number) << 32) | static_cast<std::uint32_t>(factor);
+  const auto known = clipped_.find(key);
+  if (known != clipped_.end()) return known->second;
+  const int clipped = change_atoms(number, &Atom::clips, [&](int old) {
     std::vector<int> factors = clips_at(old);
     factors.insert(std::upper_bound(factors.begin(), factors.end(), factor), factor);
     const auto [found, is_new] = clips_numbers_.emplace(factors, static_cast<int>(clips_.size()));
     if (is_new) clips_.push_back(std::move(factors));
     return found->second;
   });
+  clipped_.emplace(key, clipped);
+  return clipped;
 }
 
 int Forms::unclipped(int number) {
   if (clips_.size() == 1) return number;
-  return change_atoms(number, &Atom::clips, [](int) { return 0; });
+  const auto known = unclipped_.find(number);
+  if (known != unclipped_.end()) return known->second;
+  const int plain = change_atoms(number, &Atom::clips, [](int) { return 0; });
+  unclipped_.emplace(number, plain);
+  return plain;
 }
 
 int Forms::leave(int number, const Frame& own, std::int64_t shift) {

@@ -115,6 +115,8 @@ class Forms {
   std::unordered_map<std::vector<int>, int, ListHash> sums_;
   std::unordered_map<std::uint64_t, int> pair_sums_;
   std::unordered_map<std::uint64_t, int> scaled_;
+  std::unordered_map<std::uint64_t, int> clipped_;
+  std::unordered_map<int, int> unclipped_;
 };
 
 }  // namespace lockstep::symbolic

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/any_sizes.h"
 
+#include <set>
+
+#include "src/diagnosis/verify_repair.h"
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
 
@@ -45,4 +48,37 @@ TEST_CASE("where two of everything is right nothing is shown") {
   const CheckResult result = of_any(R"({ "name": "half", "op": "scale", "by": "1/2" }, )");
   REQUIRE(result.verdict == Verdict::mismatch);
   CHECK(diagnosis::at_two_of_any(result) == nullptr);
+}
+
+TEST_CASE("where nothing is proved a repair is wrong for what a file asks, and not for other sizes") {
+  // With a clip, which no proof follows.
+  const auto stands = [](const std::string& dp, const std::string& micro_batches, const std::set<std::string>& wrong) {
+    const CheckResult result = check_text(
+        R"({ "lockstep": 1, "layout": { "dp": )" + dp +
+        R"( }, "model": { "parameters": [ { "name": "weight", "shape": [8] } ] }, "batch": { "micro_batches": )" +
+        micro_batches + R"(, "loss": "sum" }, "schedule": { "steps": [
+        { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+        { "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "double", "op": "scale", "by": 2 },
+        { "name": "norm", "op": "norm" } ] } })");
+    REQUIRE(result.verdict == Verdict::mismatch);
+    REQUIRE(result.written != nullptr);
+    Repair repair;
+    Step clip;
+    clip.name = "clip";
+    clip.op = Op::clip;
+    clip.keys = {"name", "op"};
+    repair.edits = {to_json(Edit::drop("double")), to_json(Edit::insert(clip, "norm", true))};
+    repair.steps = {"double", "clip"};
+    repair.sizes = 5;
+    repair.right_sizes = wrong.empty() ? 5 : 4;
+    repair.wrong_with = wrong;
+    return diagnosis::verify_repair(result, repair);
+  };
+  const std::string any = R"("any")";
+  CHECK(stands("2", any, {}));
+  CHECK(stands("2", any, {"dp"}));
+  CHECK_FALSE(stands("2", any, {"micro_batches"}));
+  CHECK(stands(any, "2", {"micro_batches"}));
+  CHECK_FALSE(stands(any, "2", {"dp"}));
+  CHECK_FALSE(stands(any, any, {"dp"}));
 }

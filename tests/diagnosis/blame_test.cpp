@@ -100,3 +100,16 @@ TEST_CASE("for the blame alone the only repair is not tried at other sizes") {
   CHECK(all.repairs.front().sizes > 0);
   CHECK(alone.repairs.front().sizes == 0);
 }
+
+TEST_CASE("what a clip goes wrong by is blamed, and not the clip") {
+  const std::string norm = R"({ "name": "norm", "op": "norm" })", clip = R"({ "name": "clip", "op": "clip" })";
+  const auto blamed = [](const std::string& steps) {
+    const CheckResult result = check_text(two_ranks(steps));
+    std::string names;
+    for (const Blame& blame : result.blame) names += blame.step + " ";
+    return names;
+  };
+  CHECK(blamed(norm + ", " + clip) == "dp_all_reduce ");
+  CHECK(blamed(R"({ "name": "sum", "op": "all_reduce", "over": "dp" }, )" + norm + ", " + clip) == "sum ");
+  CHECK(blamed(mean_step + ", " + norm + ", " + clip + R"(, { "name": "again", "op": "clip" })") == "again ");
+}

@@ -46,6 +46,10 @@ bool contains(const std::vector<diagnosis::Candidate>& candidates, const std::st
                      [&](const diagnosis::Candidate& candidate) { return text_of(candidate) == text; });
 }
 
+std::vector<diagnosis::Candidate> restored(const std::vector<Step>& steps, const Scenario& right) {
+  return diagnosis::restoring_edits(steps, right.schedule->steps, right.schedule->model.parameters());
+}
+
 std::string cp_schedule() {
   return scenario_text(R"({ "dp": 2, "cp": 2, "tp": 2 })",
                        R"([ { "name": "w", "shape": [8], "shard": { "tp": 0 } },
@@ -124,10 +128,77 @@ TEST_CASE("what a schedule has and another lacks can be brought back") {
     const std::optional<std::vector<Step>> wrong = editable.edited({edit});
     REQUIRE(wrong);
     CHECK(*wrong != steps);
-    const std::vector<diagnosis::Candidate> candidates = diagnosis::restoring_edits(*wrong, steps);
+    const std::vector<diagnosis::Candidate> candidates = restored(*wrong, right);
     REQUIRE(candidates.size() == 1);
     CHECK(editable.edited({edit, candidates.front().edit}) == steps);
   }
+}
+
+TEST_CASE("a step that was added goes with those of its op that were changed for some of its parameters") {
+  const auto text = [](const std::string& edits) {
+    return scenario_text(
+        R"({ "dp": 2 })",
+        R"([ { "name": "a", "shape": [8] }, { "name": "b", "shape": [8] }, { "name": "c", "shape": [8] } ])",
+        R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+             { "name": "sum_ab", "op": "all_reduce", "over": "dp", "reduce": "avg", "params": ["a", "b"] },
+             { "name": "sum_c", "op": "all_reduce", "over": "dp", "reduce": "avg", "params": ["c"] } ], "edits": [)" +
+            edits + "]");
+  };
+  const Scenario right = read_text(text("")), wrong = read_text(text(R"(
+    { "set": "sum_ab", "params": ["a"] }, { "set": "sum_c", "reduce": "sum" },
+    { "insert": { "name": "sum_b", "op": "all_reduce", "over": "dp", "params": ["b"] }, "after": "sum_ab" },
+    { "insert": { "name": "half", "op": "scale", "by": "1/2" }, "after": "sum_ab" })"));
+  const std::vector<diagnosis::Candidate> candidates = restored(wrong.schedule->steps, right);
+  const std::string whole = R"({ "set": "sum_ab", "params": ["a", "b"] })",
+                    mean = R"({ "set": "sum_c", "reduce": "avg" })", gone = R"({ "drop": "sum_b" })";
+  CHECK(contains(candidates, whole));
+  CHECK(contains(candidates, mean));
+  CHECK(contains(candidates, gone));
+  CHECK(contains(candidates, whole + gone));
+  CHECK_FALSE(contains(candidates, mean + gone));
+  CHECK_FALSE(contains(candidates, whole + R"({ "drop": "half" })"));
+}
+
+TEST_CASE("all that a file changed is taken back at once, wherever it put its steps") {
+  const auto text = [](const std::string& edits) {
+    return scenario_text(R"({ "dp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+                         R"([ { "name": "zero", "op": "zero" },
+             { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" },
+               { "name": "double", "op": "scale", "by": 2 }, { "name": "half", "op": "scale", "by": "1/2" } ] },
+             { "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "mean", "op": "scale", "by": "1 / dp" },
+             { "name": "norm", "op": "norm" } ], "edits": [)" +
+                             edits + "]");
+  };
+  const Scenario right = read_text(text(""));
+  const auto edits_of = [&](const std::string& edits) {
+    const Scenario wrong = read_text(text(edits));
+    const std::optional<diagnosis::Candidate> all = diagnosis::all_back(wrong.schedule->steps, right.schedule->steps);
+    if (!all) return std::string("nothing");
+    const scenario::EditableSteps editable(*wrong.schedule, wrong.schedule->model.parameters());
+    const scenario::EditableSteps original(*right.schedule, right.schedule->model.parameters());
+    CHECK(editable.edited(diagnosis::edits_of({&*all})) == original.steps());
+    return text_of(*all);
+  };
+  CHECK(edits_of("") == "nothing");
+  CHECK(edits_of(R"({ "drop": "sum" })") ==
+        R"({ "insert": { "name": "sum", "op": "all_reduce", "over": "dp" }, "after": "each" })");
+  // Moved in its list, far and to the front; the others stay.
+  CHECK(edits_of(R"({ "move": "zero", "after": "norm" })") == R"({ "move": "zero", "before": "each" })");
+  CHECK(edits_of(R"({ "move": "norm", "before": "zero" })") == R"({ "move": "norm", "after": "mean" })");
+  CHECK(edits_of(R"({ "move": "half", "before": "backward" })") == R"({ "move": "half", "after": "double" })");
+  // Moved and changed as well.
+  CHECK(edits_of(R"({ "move": "sum", "after": "backward" }, { "set": "sum", "reduce": "avg" }, { "drop": "mean" })") ==
+        R"({ "move": "sum", "after": "each" }{ "set": "sum", "reduce": null })"
+        R"({ "insert": { "name": "mean", "op": "scale", "by": "1 / dp" }, "after": "sum" })");
+  CHECK(edits_of(R"({ "move": "zero", "after": "sum" }, { "set": "zero", "buffer": "other" })") ==
+        R"({ "move": "zero", "before": "each" }{ "set": "zero", "buffer": null })");
+  // All of it, with a loop and what is in it.
+  edits_of(
+      R"({ "move": "half", "after": "each" }, { "move": "mean", "after": "zero" }, { "move": "norm", "after": "backward" },
+    { "drop": "sum" }, { "insert": { "name": "third", "op": "scale", "by": "1/3" }, "before": "zero" },
+    { "insert": { "name": "third_too", "op": "scale", "by": "1/3" }, "before": "backward" })");
+  edits_of(R"({ "drop": "each" }, { "move": "zero", "after": "norm" })");
+  edits_of(R"({ "drop": "zero" }, { "drop": "sum" }, { "drop": "mean" }, { "drop": "norm" })");
 }
 
 TEST_CASE("coordinates that an edit brings are those at the sizes of the schedule that it changes") {
@@ -244,7 +315,7 @@ TEST_CASE("steps that belong together are brought back at once, in their order")
   const scenario::EditableSteps editable(*right.schedule, right.schedule->model.parameters());
   const std::optional<std::vector<Step>> wrong = editable.edited({Edit::drop("dp_scale"), Edit::drop("dp_all_reduce")});
   REQUIRE(wrong);
-  const std::vector<diagnosis::Candidate> candidates = diagnosis::restoring_edits(*wrong, steps);
+  const std::vector<diagnosis::Candidate> candidates = restored(*wrong, right);
   REQUIRE(candidates.size() == 3);  // each of them, and both
   CHECK(candidates.back().together.size() == 1);
   std::vector<Edit> edits = {Edit::drop("dp_scale"), Edit::drop("dp_all_reduce")};
@@ -390,8 +461,7 @@ TEST_CASE("a step that went into the loop is moved out again, and one key of a g
               list + "]");
     };
     std::string all;
-    for (const diagnosis::Candidate& one :
-         diagnosis::restoring_edits(read_text(text(edits)).schedule->steps, read_text(text("")).schedule->steps))
+    for (const diagnosis::Candidate& one : ::restored(read_text(text(edits)).schedule->steps, read_text(text(""))))
       all += text_of(one);
     return all;
   };

@@ -239,6 +239,17 @@ TEST_CASE("what went stands where it was, and what moved does not count for the 
   CHECK(words({"a"}, {"b"}) == "+b-a");
 }
 
+TEST_CASE("what each of many norms counts is looked at once") {
+  // Each rank has norms of its own, of which each counts what was clipped by all those before it.
+  std::string steps =
+      local_backward + R"(, { "name": "norm", "op": "norm" }, { "name": "clip", "op": "clip" }, )" + average;
+  for (const std::string number : {"2", "3", "4"})
+    steps +=
+        R"(, { "name": "norm)" + number + R"(", "op": "norm" }, { "name": "clip)" + number + R"(", "op": "clip" })";
+  const std::string text = with_steps(steps, R"([ { "name": "w", "shape": [8] } ])", R"({ "dp": 32 })");
+  CHECK(compare_texts(text, text).same_gradients());
+}
+
 TEST_CASE("factors of norms are the same where these count the same, whatever they are called") {
   const std::string clip = R"({ "name": "clip", "op": "clip" })";
   const auto norm = [](const std::string& keys) { return R"({ "name": "norm", "op": "norm")" + keys + " },"; };

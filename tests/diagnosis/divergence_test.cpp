@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/divergence.h"
+
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
 
@@ -168,5 +170,43 @@ TEST_CASE("the step that clips otherwise is told, and not one that has not clipp
   const Divergence mixed =
       point_of(steps(norm + R"(, { "name": "clip", "op": "clip", "only": { "dp": 0 } }, )" + mean), 1);
   CHECK(mixed.step == "mean");
-  CHECK(mixed.why == "clips its shares by different factors");
+  CHECK(mixed.why == "brings in what is clipped by different factors");
+}
+
+TEST_CASE("a clip is not what goes wrong where it clips what is wrong already") {
+  const auto steps = [](const std::string& tail) {
+    return scenario_text(
+        R"({ "dp": 2 })", R"([ { "name": "w", "shape": [4] }, { "name": "v", "shape": [6] } ])",
+        R"([ { "name": "each", "op": "each", "steps": [ { "name": "b", "op": "backward" } ] }, )" + tail + " ]");
+  };
+  const std::string norm = R"(, { "name": "norm", "op": "norm" })", clip = R"(, { "name": "clip", "op": "clip" })";
+  // Only a factor before it.
+  const std::string sum = R"({ "name": "sum", "op": "all_reduce", "over": "dp" })";
+  const Divergence factor = point_of(steps(sum + norm + clip), 1);
+  CHECK(factor.step == "sum");
+  CHECK_FALSE(factor.broken);
+  CHECK(factor.why == "leaves 2 × the right gradient, and no later step corrects it");
+  CHECK(factor.after == "g0 + g1");
+  const Divergence twice = point_of(steps(sum + norm + clip + R"(, { "name": "again", "op": "clip" })"), 1);
+  CHECK(twice.step == "sum");
+  // Only a reduction before it.
+  const Divergence missing = point_of(steps(norm.substr(2) + clip), 1);
+  CHECK(missing.step.empty());
+  CHECK(missing.why ==
+        "the share of dp 0 is missing, the rest is 2 × the right gradient, clipped by another norm, and no step makes "
+        "up for it");
+  // Or that of another parameter, which the norm counts as well.
+  const CheckResult other = check_text(
+      steps(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg", "params": ["v"] })" + norm + clip));
+  REQUIRE(other.divergences.size() >= 2);
+  CHECK(diagnosis::blame_of(other.divergences).empty());
+  REQUIRE(other.blame.size() == 1);
+  CHECK(other.blame.front().step == "mean");
+  // What is left unclipped is added to what is not: twice as much, clipped or not.
+  const Divergence added =
+      point_of(steps(R"({ "name": "t", "op": "copy", "from": "grad", "to": "t" }, )" + mean_step + norm + clip +
+                     R"(, { "name": "add", "op": "accumulate", "from": "t", "to": "grad" })"),
+               0);
+  CHECK(added.step == "add");
+  CHECK(added.why == "mixes shares of different weight");
 }

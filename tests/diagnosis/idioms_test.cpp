@@ -85,3 +85,26 @@ TEST_CASE("a backward elsewhere is as far as a changed step, another step elsewh
   CHECK(moved("backward", "never") == 2);
   CHECK(moved("never", "sum") == 1);
 }
+
+TEST_CASE("a factor counts tokens over the axes of the loss, in whatever order it names them") {
+  const auto counts_otherwise = [](const std::string& by, const std::string& loss = "token_mean") {
+    std::string text =
+        scenario_text(R"({ "dp": 2, "cp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
+                      R"([ { "name": "each", "op": "each", "steps": [ { "name": "b", "op": "backward" } ] } ])");
+    const std::string old = R"("tokens": "even" })";
+    text.replace(text.find(old), old.size(), R"("tokens": "even", "loss": ")" + loss + "\" }");
+    const CheckResult result = check_text(text);
+    const diagnosis::Idioms idioms(result.scenario->schedule->steps, *result.scenario->schedule);
+    Step values;
+    values.by = Expression::parse(by);
+    values.keys = {"by"};
+    return idioms.counts_otherwise({{diagnosis::Candidate::Kind::factor, "b", Edit::set("b", values)}});
+  };
+  CHECK_FALSE(counts_otherwise("1 / sum(tokens, dp, cp, micro_batch)"));
+  CHECK_FALSE(counts_otherwise("1 / sum(tokens, cp, dp, micro_batch)"));
+  CHECK_FALSE(counts_otherwise("dp / sum(tokens, cp, dp, micro_batch)"));
+  CHECK_FALSE(counts_otherwise("1 / dp"));
+  CHECK(counts_otherwise("1 / sum(tokens, dp, micro_batch)"));
+  CHECK(counts_otherwise("1 / sum(tokens, cp, dp)"));
+  CHECK(counts_otherwise("1 / tokens"));
+}

@@ -72,6 +72,12 @@ TEST_CASE("without edits the content says what kind of mistake it is") {
         "wrong weights");
   CHECK(kind_of(two_ranks(mean_step + R"(, { "name": "p", "op": "leftover", "what": "parameter" })")) == "leftover");
   CHECK(kind_of(two_ranks(mean_step + R"(, { "name": "n", "op": "norm", "over": "dp" })")) == "norm count");
+  // A norm is another one where what it counts is wrong.
+  const std::string clip = R"(, { "name": "n", "op": "norm" }, { "name": "c", "op": "clip" })";
+  CHECK(kind_of(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })" + clip)) == "wrong factor");
+  CHECK(kind_of(two_ranks(clip.substr(2))) == "missing reduction");
+  CHECK(kind_of(two_ranks(clip.substr(2) + ", " + mean_step)) == "clipping");
+  CHECK(kind_of(two_ranks(mean_step + clip + R"(, { "name": "again", "op": "clip" })")) == "clipping");
   // Where no edit tells of the cut, what is left is that a share did not arrive.
   CHECK(kind_of(megatron_844()) == "missing reduction");
 }

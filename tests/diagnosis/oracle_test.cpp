@@ -48,10 +48,12 @@ TEST_CASE("a multiple of what is right is nearer than anything else that is wron
             all),
      2, 2);
   is(answer(mean_step + R"(, { "name": "n", "op": "norm", "over": "dp" })"), 2, 2);
-  const OracleAnswer unowned =
-      answer(mean_step + R"(, { "name": "own", "op": "own", "over": "dp", "when": "rank.dp == 0" },
-                           { "name": "other", "op": "own", "over": "dp", "when": "rank.dp == 1" })");
-  CHECK((unowned.right() || unowned.distance >= 2 * unowned.count));
+  // The middle is nobody's.
+  is(answer(
+         mean_step +
+         R"(, { "name": "first", "op": "own", "over": "dp", "geometry": { "kind": "counts", "counts": [2, 6] }, "when": "rank.dp == 0" },
+                { "name": "last", "op": "own", "over": "dp", "geometry": { "kind": "counts", "counts": [6, 2] }, "when": "rank.dp == 1" })"),
+     2, 4);
   CHECK(answer(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "when": "rank.dp == 0" })").state ==
         State::failed);
   CHECK(answer(R"({ "name": "s", "op": "scale", "by": "1 / rank.dp" })").state == State::not_applicable);

@@ -67,10 +67,15 @@ TEST_CASE("of two repairs the first thing in which one is worse counts, whatever
       [](FoundRepair& repair) { repair.other_owners = true; },
       [](FoundRepair& repair) { repair.edits.push_back(candidate_of(Candidate::Kind::drop, Edit::drop("b"))); },
       [](FoundRepair& repair) { repair.right_sizes -= 1; },
+      [](FoundRepair& repair) { repair.leaves_idle = true; },
       [](FoundRepair& repair) { repair.added_bytes = 8; },
       [](FoundRepair& repair) { repair.distance = 1; },
+      [](FoundRepair& repair) { repair.acts_elsewhere = true; },
       [](FoundRepair& repair) { repair.touches_right = true; },
       [](FoundRepair& repair) { repair.factor_place = 1; },
+      [](FoundRepair& repair) { repair.counts_otherwise = true; },
+      [](FoundRepair& repair) { repair.leaves_loop = true; },
+      [](FoundRepair& repair) { repair.place = 1; },
       [](FoundRepair& repair) { repair.edits.front().edit.step.name = "longer"; },
   };
   for (std::size_t at = 0; at < worse.size(); ++at) {
@@ -83,6 +88,17 @@ TEST_CASE("of two repairs the first thing in which one is worse counts, whatever
     CHECK_FALSE(ranks_before(first, others));
   }
   CHECK_FALSE(ranks_before(best, best));
+  // What is restored comes before others that leave no step idle, whatever comes behind it.
+  FoundRepair restored = best;
+  restored.edits.front().kind = Candidate::Kind::restore;
+  for (std::size_t behind = 4; behind < worse.size(); ++behind) {
+    if (behind != 5) worse[behind](restored);  // at another distance it is none
+  }
+  CHECK(ranks_before(restored, best));
+  restored.right_sizes -= 1;
+  CHECK(ranks_before(restored, best));
+  restored.leaves_idle = true;
+  CHECK(ranks_before(best, restored));
 }
 
 TEST_CASE("what a repair saves counts among equals, and of one that ends the backward nobody counts what is sent") {
@@ -117,6 +133,8 @@ TEST_CASE("what hands elements to others or takes a norm away is strange, unless
   CHECK(is_restored(repair));
   repair.edits.push_back(candidate_of(Candidate::Kind::drop, Edit::drop("b")));
   CHECK_FALSE(is_restored(repair));
+  repair.said_again = 1;  // what goes with it
+  CHECK(is_restored(repair));
 }
 
 TEST_CASE("edits that go together count as one") {

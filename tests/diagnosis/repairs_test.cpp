@@ -301,6 +301,35 @@ TEST_CASE("a search that costs too much says so") {
   CHECK_FALSE(search.cut_off.empty());
 }
 
+TEST_CASE("wherever a search is cut off, what it had found is whole") {
+  // What is right at two micro-batches is tried at all of them, which is most of the work.
+  const std::string text = with_batch(scenario_text(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",
+                                                    R"([ { "name": "micro_batches", "op": "each", "steps": [
+                      { "name": "backward", "op": "backward" }, { "name": "s", "op": "scale", "by": 2 } ] },
+                      { "name": "sum", "op": "all_reduce", "over": "dp" } ])"),
+                                      R"({ "micro_batches": 32, "loss": "sum" })");
+  CheckOptions options;
+  options.blame = false;
+  const CheckResult result = check_text(text, options);
+  std::int64_t all = 0;
+  {
+    const Budget budget(Budget::search);
+    CHECK(diagnosis::find_repairs(result).cut_off.empty());
+    all = budget.spent();
+  }
+  constexpr int parts = 40;
+  for (int part = 1; part < parts; ++part) {
+    const Budget budget(all * part / parts);
+    const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
+    INFO(part << " of " << parts);
+    CHECK_FALSE(search.cut_off.empty());
+    for (const diagnosis::FoundRepair& repair : search.repairs) {
+      CHECK_FALSE(repair.edits.empty());
+      CHECK_FALSE(repair.plain().edits.empty());
+    }
+  }
+}
+
 TEST_CASE("what clips wrongly is put right and not dropped, unless something else clips the same") {
   const std::string norm = R"(, { "name": "grad_norm", "op": "norm" })";
   const auto first = [](const std::string& steps) {

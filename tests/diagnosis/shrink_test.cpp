@@ -96,18 +96,19 @@ TEST_CASE("a file at other sizes has them in every optimizer step, and expects n
 TEST_CASE("around the smallest sizes each axis in play and the micro-batches are at one to four, and three") {
   const auto around = [](const std::string& layout, const FileSizes& smallest, const std::string& batch) {
     Names list;
-    for (const FileSizes& sizes : diagnosis::sizes_around(*scenario_at(layout, one_weight, "", batch), smallest))
-      list.push_back(sizes.to_string());
+    for (const auto& [of, sizes] : diagnosis::sizes_around(*scenario_at(layout, one_weight, "", batch), smallest))
+      list.push_back(of + ": " + sizes.to_string());
     return list;
   };
-  CHECK(around(R"({ "dp": 8, "tp": 1 })", {{{"dp", 2}}, 0}, even) ==
-        Names{"dp 1", "dp 3", "dp 4", "dp 2, micro-batches 2", "dp 2, micro-batches 3"});
+  CHECK(around(R"({ "dp": 8, "tp": 1 })", {{{"dp", 2}}, 0}, even) == Names{"dp: dp 1", "dp: dp 3", "dp: dp 4",
+                                                                           "micro_batches: dp 2, micro-batches 2",
+                                                                           "micro_batches: dp 2, micro-batches 3"});
   CHECK(around(R"({ "dp": 3, "tp": 4 })", {{{"tp", 2}}, 2}, R"({ "micro_batches": 8, "tokens": "even" })") ==
-        Names{"tp 2, dp 1, micro-batches 2", "tp 2, dp 2, micro-batches 2", "tp 2, dp 4, micro-batches 2",
-              "tp 1, micro-batches 2", "tp 3, micro-batches 2", "tp 4, micro-batches 2", "tp 2, micro-batches 1",
-              "tp 2, micro-batches 3"});
+        Names{"dp: tp 2, dp 1, micro-batches 2", "dp: tp 2, dp 2, micro-batches 2", "dp: tp 2, dp 4, micro-batches 2",
+              "tp: tp 1, micro-batches 2", "tp: tp 3, micro-batches 2", "tp: tp 4, micro-batches 2",
+              "micro_batches: tp 2, micro-batches 1", "micro_batches: tp 2, micro-batches 3"});
   CHECK(around(R"({ "dp": 1 })", {}, R"({ "micro_batches": 3, "tokens": "even" })") ==
-        Names{"micro-batches 1", "micro-batches 2"});
+        Names{"micro_batches: micro-batches 1", "micro_batches: micro-batches 2"});
 }
 
 TEST_CASE("an edit is tried at the sizes around, where it can be applied, and the first that is wrong is named") {

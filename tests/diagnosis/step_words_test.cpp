@@ -95,6 +95,13 @@ TEST_CASE("what is wrong with a key is said of what it was and of what it should
         "averages over dp (2 ranks) what should be summed");
   CHECK(wrong(sum, R"("over": ["dp", "pp"])", "over") == "runs over dp (2 ranks) and should run over dp, pp (6 ranks)");
   CHECK(wrong(sum, R"("op": "reduce_scatter")", "op") == "is an all_reduce and should be a reduce_scatter");
+  // With what it did not have before.
+  CHECK(wrong(scale, R"("op": "all_reduce", "over": "dp", "by": null)", "op") ==
+        "is a scale and should be an all_reduce over dp (2 ranks)");
+  CHECK(wrong(sum, R"("op": "scale", "over": null, "by": "1 / dp")", "op") ==
+        "is an all_reduce and should be a scale by 1 / dp = 1/2");
+  CHECK(wrong(R"("op": "own", "over": "dp")", R"("op": "reduce_scatter")", "op") ==
+        "is an own and should be a reduce_scatter");
   CHECK(wrong(scale, R"("params": ["w"])", "params") == "acts on all parameters and should act on w");
   CHECK(wrong(scale + R"(, "params": ["w"])", R"("params": null)", "params") ==
         "acts on w and should act on all parameters");

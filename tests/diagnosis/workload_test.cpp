@@ -63,6 +63,44 @@ TEST_CASE("what was set to zero costs no terms any more") {
   CHECK(terms({backwards(), sum, step(Op::zero, "zero"), sum}) == terms({backwards(), sum}));
 }
 
+TEST_CASE("contributions that are clipped in part are as many terms as there are products of factors") {
+  const auto terms = [&](int clips, bool in_a_copy, bool counted) {
+    std::vector<Step> steps = {backwards(), collective(Op::all_reduce, "sum", Axis::dp)};
+    for (int i = 0; i < clips; ++i) {
+      const std::string number = std::to_string(i);
+      Step copy = step(Op::copy, "copy" + number), clip = step(Op::clip, "clip" + number),
+           add = step(Op::accumulate, "add" + number);
+      copy.from = add.buffer = "grad";
+      copy.buffer = clip.buffer = add.from = "copy";
+      if (counted) steps.push_back(step(Op::norm, "norm" + number));
+      if (in_a_copy) {
+        steps.insert(steps.end(), {copy, clip, add});
+      } else {
+        clip.buffer = "grad";
+        steps.push_back(clip);
+      }
+    }
+    return diagnosis::estimate_workload(schedule_of(dp(2), {parameter("w", {5})}, steps)).terms;
+  };
+  for (const int clips : {1, 4, 12, 20}) {
+    CHECK(terms(clips, true, true) >= 2 * (1 << clips));  // the formula of the last sum
+    CHECK(terms(clips, false, true) <= 2 * 2 + 2 * (1 + clips));
+    // All by one factor: its powers.
+    CHECK(terms(clips, true, false) >= 2 * (1 + clips));
+    CHECK(terms(clips, true, false) <= 2 * 2 * 3 * (1 + clips) * (1 + clips));
+  }
+  CHECK(terms(80, true, true) > 2e9);
+  // Micro-batches that are reduced and clipped one by one have one factor each.
+  Step each = backwards();
+  each.steps.push_back(collective(Op::all_reduce, "sum", Axis::dp));
+  each.steps.push_back(step(Op::norm, "norm"));
+  each.steps.push_back(step(Op::clip, "clip"));
+  const diagnosis::Workload workload =
+      diagnosis::estimate_workload(schedule_of(dp(8), {parameter("w", {5})}, {each}, 64));
+  CHECK(diagnosis::too_large(workload).empty());
+  CHECK(workload.terms < 1e6);
+}
+
 TEST_CASE("memory that is there is enough, and memory that is not there is told") {
   const diagnosis::Workload workload = mean_on(4);
   CHECK(diagnosis::too_large(workload).empty());

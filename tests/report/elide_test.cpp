@@ -23,6 +23,18 @@ TEST_CASE("a term that does not fit is cut in itself, between characters") {
   CHECK(cut == "××××××××× … (1 term)");
 }
 
+TEST_CASE("what stands behind the brackets of a cut formula is told, of each that is open") {
+  CHECK(report::elided("clip((g0+g1+g2+g3+g4+g5+g6+g7+g8)/16)", 34) == "clip((g0+g1+g2+g3+…)/16) (9 terms)");
+  CHECK(report::elided("clip((g0+g1+g2+g3+g4+g5+g6+g7+g8)/16) + g9", 38) == "clip((g0+g1+g2+g3+…)/16) … (10 terms)");
+  CHECK(report::elided("clip3.1(clip(2*(g0+g1+g2+g3+g4+g5+g6+g7+g8)/16)/2)/4", 44) ==
+        "clip3.1(clip(2*(g0+g1+…)/16)/2)/4 (9 terms)");
+  // With terms beside them.
+  CHECK(report::elided("clip((g0+g1+g2+g3+g4+g5)/16 + g6 + clip(g7+g8)/2)/3 + g9", 38) ==
+        "clip((g0+g1+g2+…)/16+…)/3 … (10 terms)");
+  CHECK(report::elided("clip(clip(g0 + g1 + g2) + (g3+g4)/2 + g5 + g6 + g7)", 47) ==
+        "clip(clip(g0 + g1 + g2) + (g3+…)/2+…) (8 terms)");
+}
+
 TEST_CASE("signs in a name are no terms") {
   CHECK(report::elided("g0['a+2'+5] + g1['a-2'@3] + g2[b+1] + g3", 37) == "g0['a+2'+5] + g1['a-2'@3] … (4 terms)");
   CHECK(report::elided("g0['(a'] + 2*(g1['it''s+1']+g2+g3+g4+g5+g6+g7)/3", 44) ==
@@ -53,6 +65,10 @@ TEST_CASE("a sentence is broken at spaces, and formulas are not") {
   // What is wider than a line stands alone.
   const std::string wide(130, 'y');
   CHECK(report::wrapped("a " + wide + " b", 2) == "a\n  " + wide + "\n  b");
+  // Spaces at the end begin no line.
+  CHECK(report::wrapped(filler + "          ", 4) == filler);
+  CHECK(report::wrapped(filler + " " + filler + "   ", 0) == filler + "\n" + filler);
+  CHECK(report::wrapped("   ", 4).empty());
   // Colours take up no columns.
   CHECK(report::wrapped("\x1b[1m" + std::string(118, 'z') + "\x1b[0m a", 2) ==
         "\x1b[1m" + std::string(118, 'z') + "\x1b[0m a");

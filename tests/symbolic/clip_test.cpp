@@ -5,6 +5,7 @@
 
 #include "lockstep/scenario.h"
 #include "lockstep/symbolic.h"
+#include "src/base/budget.h"
 #include "tests/cases.h"
 #include "tests/catch.h"
 #include "tests/numeric/random_schedule.h"
@@ -57,7 +58,7 @@ Step clip_at_random(std::mt19937& random, int number) {
   return result;
 }
 
-/// The same steps without those that clip, and without the norms that only these read.
+/// The same steps without those that clip; norms stay.
 std::vector<Step> without_clips(std::vector<Step> steps) {
   std::erase_if(steps, [](const Step& step) { return step.op == Op::clip; });
   return steps;
@@ -119,6 +120,25 @@ TEST_CASE("a norm is of what stands there before it is clipped, and clipping it 
   CHECK(ClippedRun(sum + norm + R"({ "name": "turn", "op": "scale", "by": -1 }, )" + clip +
                    R"(, { "name": "back", "op": "scale", "by": -1 })")
             .result.match);
+}
+
+TEST_CASE("clipping costs about as much work as scaling, on however many ranks and parameters") {
+  const auto spent = [](const std::string& last) {
+    std::string parameters;
+    for (int i = 0; i < 24; ++i)
+      parameters += (i > 0 ? ", " : "") + std::string(R"({ "name": "w)") + std::to_string(i) + R"(", "shape": [)" +
+                    std::to_string(4 + i) + "] }";
+    const Scenario scenario = read_scenario(std::make_shared<Source>(
+        Source{"test.json", R"({ "lockstep": 1, "layout": { "dp": 128 }, "model": { "parameters": [ )" + parameters +
+                                R"( ] }, "batch": { "micro_batches": 1, "loss": "sum" }, "schedule": { "steps": [
+      { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
+                                sum + norm + last + " ] } }"}));
+    const Timeline timeline = walk(*scenario.schedule);
+    const Budget budget(Budget::run);
+    SymbolicEngine(*scenario.schedule, timeline).run();
+    return static_cast<double>(budget.spent());
+  };
+  CHECK(spent(clip) < 3 * spent(R"({ "name": "half", "op": "scale", "by": "1/2" })"));
 }
 
 TEST_CASE("each micro-batch that is clipped has a factor of its own, and each optimizer step a right one") {
