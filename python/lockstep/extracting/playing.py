@@ -31,6 +31,9 @@ from lockstep.loss_scaler import kinds
 from lockstep.optimizers import Replaced
 
 
+MOST_PARTNERS = 64  # of a process group among which it is looked for who sets a key of the store
+
+
 def environment(rank, world, local_world):
     """What torchrun gives a rank."""
     local = min(local_world, world)
@@ -243,7 +246,7 @@ def play(settings, rank, draw=0):
             error = died(failure)
     run = start.run
     if error is not None and error["kind"] == "waits":
-        return {"rank": rank, "error": error, "stored": store.own}
+        return {"rank": rank, "error": error, "stored": store.own, "groups": groups_of(rank)}
     if run is None:
         return {"rank": rank, "error": error or {"kind": "nothing", "said": "no model was called whose parameters an optimizer has", "frames": []}}
     with following.pause(), contextlib.suppress(Stopped):
@@ -252,6 +255,12 @@ def play(settings, rank, draw=0):
         error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
     return {"rank": rank, "error": error, "events": run.recorder.events, "sent": session.sent, "stored": store.own, "carries": sorted(session.carries),
             "silent": sorted(session.silent), "numbers": session.numbers}
+
+
+def groups_of(rank):
+    """The members of each process group that it is in, small ones first."""
+    every = {tuple(sorted(known)) for known in dist.distributed_c10d._world.pg_group_ranks.values()}
+    return sorted((one for one in every if rank in one and 1 < len(one) <= MOST_PARTNERS), key=lambda one: (len(one), one))
 
 
 def died(failure):

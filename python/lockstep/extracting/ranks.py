@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 
+from lockstep.extracting.classes import Classes, Uneven
 from lockstep.extracting.merging import Different, Merged
 
 EVERY = 64  # so many ranks are all played
@@ -46,6 +47,7 @@ class Player:
         self.stored = settings["stored"] = {}  # by key, what ranks have set in the store
         self.carrying = settings["carrying"] = set()  # calls into which a rank puts gradients
         self.silent = {}  # by rank: calls into which it puts none
+        self.asked = set()  # ranks that are or were to be played
         self.numbers, self.told = {}, settings.setdefault("told", {})  # whole numbers that ranks have put into calls; those of all, where they differ
 
     def path(self, rank, kind, draw=0):
@@ -102,30 +104,39 @@ class Player:
         self.running = {}
 
     def play(self, ranks):
-        """What each leaves, in the order in which they end. Those that wait for what others set in the store are played again when these have.
-        Raises Failed with the first that has no program."""
+        """What each leaves, in the order in which they end. Those that wait for what others set in the store are played again when these have; where
+        none of those that are played does, others of their groups are played. Raises Failed with the first that has no program."""
         while ranks:
-            known, again = len(self.stored), []
+            self.asked.update(ranks)
+            known, again, partners = len(self.stored), [], []
             for found in self.play_once(ranks):
                 if found["error"]:
                     again.append(found)
                 else:
                     yield found
             if again and len(self.stored) == known:
-                raise Failed(self.failure(again[0]["rank"], again[0]["error"]))
-            ranks = sorted({found["rank"] for found in again})
+                partners = self.partners(again)
+                if not partners:
+                    raise Failed(self.failure(again[0]["rank"], again[0]["error"]))
+            ranks = sorted({*partners, *(found["rank"] for found in again)})
+
+    def partners(self, waiting):
+        """Of each rank that waits, those of the smallest group that has any who were not asked for."""
+        found = set()
+        for one in waiting:
+            found.update(next(filter(None, (set(group) - self.asked for group in one["groups"])), ()))
+        return found
 
     def ranks_with_other_counts(self):
         """Ranks that have put whole numbers into a call of which they do not know yet that others have put in others. What these are is told from
-        now on."""
+        now on. Uneven where some of these were not played."""
         again = set()
         for call, (members, own) in self.numbers.items():
             if len({json.dumps(value) for value in own.values()}) == 1:
                 continue
             missing = [rank for rank in members if rank not in own]
             if missing:
-                raise Failed("ranks put different numbers into one collective, as counts of tokens are, and rank %d was not played, so that their sum is"
-                             " not known: give --all-ranks" % missing[0])
+                raise Uneven("ranks put different numbers into one collective, as counts of tokens are, and rank %d was not played" % missing[0])
             everybody = [own[rank] for rank in members]
             if self.told.get(call) != everybody:
                 self.told[call] = everybody
@@ -203,13 +214,21 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     world = settings["world"]
     folder = tempfile.mkdtemp(prefix="lockstep-extract-")
     player = Player(settings, folder, jobs or len(os.sched_getaffinity(0)), limit, descriptor)
-    merged, begin = Merged(), time.time()
+    merged, chosen, begin = Merged(), {}, time.time()
     try:
         def take(ranks):
             for number, found in enumerate(player.play(ranks), 1):
                 merged.add(found["rank"], found["events"], found["draw"])
                 report("played %d of %d ranks, %.0f s" % (number // len(DRAWS), len(ranks), time.time() - begin))
-                yield found
+
+        def settle(ranks):
+            """Plays them, and again those that get something else when it is known what others put into their calls."""
+            for _ in range(1 + ROUNDS):
+                take(ranks)
+                ranks = sorted({*player.ranks_with_other_counts(), *player.ranks_without_input()})
+                if not ranks:
+                    return
+            raise Failed("what ranks put into collectives depends on what they got from others, and has not settled after %d rounds" % ROUNDS)
 
         os.environ.setdefault("PYTORCH_JIT", "0")  # what torch would compile of a script is executed as it is written
         try:
@@ -234,23 +253,18 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
             settings["tape"] = torch.load(player.path(0, "tape"), weights_only=True)
         gc.freeze()
         first = [rank for rank in first_ranks(world) if rank != 0]
-        for _ in take(waits + (list(range(1, world)) if every else first)):
-            pass
-        if not every and not merged.one() and len(first) + 1 < world:
+        player.asked.add(0)
+        try:
+            settle(waits + (list(range(1, world)) if every else first))
+            if len(merged.played()) < world and not merged.one():
+                classes = Classes(merged, settle)
+                classes.extend()
+                chosen = classes.chosen()
+        except Uneven as uneven:
+            left = sorted(set(range(world)) - merged.played())
             if world > MOST:
-                raise Failed("%d ranks were played, and they do %d different things, so that all %d would have to be: give --all-ranks"
-                             % (len(first) + 1, max(2, len(merged.programs)), world))
-            known = {0, *first}
-            for _ in take([rank for rank in range(world) if rank not in known]):
-                pass
-        for _ in range(ROUNDS):
-            again = sorted({*player.ranks_with_other_counts(), *player.ranks_without_input()})
-            if not again:
-                break
-            for _ in take(again):
-                pass
-        else:
-            raise Failed("what ranks put into collectives depends on what they got from others, and has not settled after %d rounds" % ROUNDS)
+                raise Failed("%d ranks were played, and what the others do is not known, for %s: give --all-ranks" % (world - len(left), uneven)) from None
+            settle(left)
     except Different as different:
         raise Failed(str(different)) from None
     finally:
@@ -260,4 +274,4 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     if common["mesh"]["ranks"] != list(range(world)):
         mesh["ranks"] = common["mesh"]["ranks"]
     return {"lockstep_extract": 1, "versions": common["versions"], "command": [settings["script"], *settings["arguments"]], "adapter": common["adapter"],
-            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], "programs": merged.written(world)}
+            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, "programs": merged.written(world)}
