@@ -103,6 +103,8 @@ TEST_CASE("mistakes in an extraction are told at their place in the file") {
   CHECK(refusal_at("[[0, 2]]", "[[0, 2], [1, 2]]", "[1, 2]") == "rank 1 has a program already");
   CHECK(refusal_at("\"played\": [0]", "\"played\": []", "[]") ==
         "\"played\": expected some of the program's own ranks, each once");
+  CHECK(refusal_at("\"world\": 2", "\"extended\": 3, \"world\": 2", "3,") ==
+        "\"extended\": expected an object, found the number 3");
   CHECK(refusal_at("{\"event\": \"weather\"}", "{\"event\": 3}", "{\"event\": 3}") ==
         "expected an object with the key \"event\", found one without it");
   CHECK(refusal_at("\"id\": 7", "\"id\": -1", "-1") ==

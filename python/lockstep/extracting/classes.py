@@ -15,7 +15,7 @@ import re
 from lockstep.extracting.local_form import in_one_order, local, placed
 
 COMPARED = 8
-MOST_PLAYED = 2  # in so many ranks, one at most is played; else it is better to play all
+MOST_PLAYED = 2  # one of so many at most; else it is better to play all
 NUMBER = re.compile(r"(0|[1-9][0-9]*)")
 
 
@@ -68,7 +68,7 @@ class Classes:
     def have(self, places):
         known = self.merged.played()
         missing = sorted({self.mesh.at(place) for place in places} - known)
-        if 2 * (len(known) + len(missing)) > len(self.mesh.ranks):
+        if MOST_PLAYED * (len(known) + len(missing)) > len(self.mesh.ranks):
             raise Uneven("more than half of the ranks would have to be played")
         if missing:
             self.play(missing)

@@ -5,6 +5,7 @@ import contextlib
 import faulthandler
 import gc
 import importlib
+import itertools
 import json
 import os
 import random
@@ -15,7 +16,7 @@ import tempfile
 import time
 import traceback
 
-from lockstep.extracting.classes import Classes, Uneven
+from lockstep.extracting.classes import MOST_PLAYED, Classes, Uneven
 from lockstep.extracting.merging import Different, Merged
 
 EVERY = 64  # so many ranks are all played
@@ -127,21 +128,33 @@ class Player:
             found.update(next(filter(None, (set(group) - self.asked for group in one["groups"])), ()))
         return found
 
-    def ranks_with_other_counts(self):
-        """Ranks that have put whole numbers into a call of which they do not know yet that others have put in others. What these are is told from
-        now on. Uneven where some of these were not played."""
-        again = set()
+    def everybody(self, members, own, mesh):
+        """What each member has put into a call, of which some have put in `own`, and members that are to be played first to know it. Those that were
+        not played have put in what others have at the same coordinates along the axes along which it differs, as few as can be."""
+        axes = [axis for axis, size in enumerate(mesh.sizes) if size > 1]
+        for chosen in itertools.chain.from_iterable(itertools.combinations(axes, count) for count in range(len(axes) + 1)):
+            known = {}
+            if all(known.setdefault(mesh.number(rank, chosen), value) == value for rank, value in own.items()):
+                break
+        missing = {}
+        for rank in members:
+            if mesh.number(rank, chosen) not in known:
+                missing.setdefault(mesh.number(rank, chosen), rank)
+        return [known.get(mesh.number(rank, chosen)) for rank in members], missing.values()
+
+    def ranks_with_other_counts(self, mesh):
+        """Ranks that have put whole numbers into a call of which they do not know yet that others have put in others, what is told from now on; or
+        those that are to be played first to know it."""
+        again, missing = set(), set()
         for call, (members, own) in self.numbers.items():
             if len({json.dumps(value) for value in own.values()}) == 1:
                 continue
-            missing = [rank for rank in members if rank not in own]
-            if missing:
-                raise Uneven("ranks put different numbers into one collective, as counts of tokens are, and rank %d was not played" % missing[0])
-            everybody = [own[rank] for rank in members]
-            if self.told.get(call) != everybody:
+            everybody, others = self.everybody(members, own, mesh)
+            missing.update(others)
+            if not others and self.told.get(call) != everybody:
                 self.told[call] = everybody
-                again.update(members)
-        return sorted(again)
+                again.update(own)
+        return sorted(again | missing)
 
     def ranks_without_input(self):
         """Ranks that put nothing into a call into which others put gradients: what they get of it is none, as far as they know."""
@@ -225,7 +238,9 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
             """Plays them, and again those that get something else when it is known what others put into their calls."""
             for _ in range(1 + ROUNDS):
                 take(ranks)
-                ranks = sorted({*player.ranks_with_other_counts(), *player.ranks_without_input()})
+                ranks = sorted({*player.ranks_with_other_counts(merged.mesh), *player.ranks_without_input()})
+                if len(merged.played().union(ranks)) * MOST_PLAYED > world > len(merged.played()):
+                    raise Uneven("counts of more than half of them would have to be known")
                 if not ranks:
                     return
             raise Failed("what ranks put into collectives depends on what they got from others, and has not settled after %d rounds" % ROUNDS)
