@@ -50,25 +50,25 @@ class Classes:
 
     def __init__(self, merged, play, seed=2):
         self.merged, self.play, self.seed = merged, play, seed
-        self.mesh, self.texts, self.asked = merged.mesh, {}, {}
+        self.mesh, self.texts = merged.mesh, {}  # by rank: of which pieces of its results, and its Text
         self.compared, self.complete = [], []
 
     def text(self, coordinates):
         """Of a rank that was played."""
         rank = self.mesh.at(coordinates)
         events, pieces = self.merged.program_of(rank)
-        if self.texts.get(rank, (None,))[0] is not events:  # or it was played again
+        if self.texts.get(rank, (None,))[0] is not pieces:  # or it was played again
             form = local(events, pieces, self.mesh, rank)
             back = placed(form, self.mesh, rank)
             if back is None or in_one_order(*back) != in_one_order(events, pieces):
                 raise Uneven("what rank %d does cannot be told without its number" % rank)
-            self.texts[rank] = events, Text(form)
+            self.texts[rank] = pieces, Text(form)
         return self.texts[rank][1]
 
     def have(self, places):
         known = self.merged.played()
         missing = sorted({self.mesh.at(place) for place in places} - known)
-        if MOST_PLAYED * (len(known) + len(missing)) > len(self.mesh.ranks):
+        if missing and MOST_PLAYED * (len(known) + len(missing)) > len(self.mesh.ranks):
             raise Uneven("more than half of the ranks would have to be played")
         if missing:
             self.play(missing)
@@ -119,10 +119,10 @@ class Classes:
                     raise Uneven("rank %d does not do what the ranks at its coordinates do" % rank)
             else:
                 predicted[rank] = text
-        for rank, text in predicted.items():
-            program = placed(json.loads(text), self.mesh, rank)
-            if program is None:
-                raise Uneven("what rank %d does cannot be told" % rank)
+        programs = {rank: placed(json.loads(text), self.mesh, rank) for rank, text in predicted.items()}
+        if None in programs.values():
+            raise Uneven("parts of parameters that others would have are none")
+        for rank, program in programs.items():
             self.merged.predict(rank, *program)
 
     def chosen(self):
