@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Megatron-core training script as people write it, for `lockstep extract`: megatron_extracted.py TP PP [OPTIONS]: a GPTModel of PP layers with sequence
-parallelism, 1F1B, tied embeddings and the distributed optimizer. Options change one thing each.
+"""A Megatron-core training script as people write it, for `lockstep extract`: megatron_extracted.py TP PP: a GPTModel of PP layers with
+sequence parallelism, 1F1B, tied embeddings and the distributed optimizer.
 """
 
 import logging
@@ -26,34 +26,21 @@ from megatron.core.transformer.transformer_config import TransformerConfig
 LENGTH, VOCABULARY, MICRO_BATCHES = 8, 64, 2
 
 
-def model_of(config, options):
-    model = GPTModel(config, get_gpt_layer_local_spec(), vocab_size=VOCABULARY, max_sequence_length=LENGTH, position_embedding_type="learned_absolute",
-                     pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage(),
-                     share_embeddings_and_output_weights=True)
-    for name, parameter in model.named_parameters():
-        if "no-flag" in options and name.endswith("final_layernorm.weight"):
-            parameter.sequence_parallel = False
-    return model
-
-
-def main(tp, pp, options):
+def main(tp, pp):
     dist.init_process_group("nccl")
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, create_gloo_process_groups=False)
     torch.manual_seed(3)
     config = TransformerConfig(
-        num_layers=pp, hidden_size=8 * max(tp, 1), num_attention_heads=tp, ffn_hidden_size=8 * tp, use_cpu_initialization=True, attention_dropout=0.0,
+        num_layers=pp, hidden_size=8 * tp, num_attention_heads=tp, ffn_hidden_size=8 * tp, use_cpu_initialization=True, attention_dropout=0.0,
         hidden_dropout=0.0, masked_softmax_fusion=False, bias_dropout_fusion=False, persist_layer_norm=False, tensor_model_parallel_size=tp,
         pipeline_model_parallel_size=pp, sequence_parallel=tp > 1, gradient_accumulation_fusion=False, finalize_model_grads_func=finalize_model_grads,
         **({"pipeline_dtype": torch.float32, "batch_p2p_comm": False} if pp > 1 else {}))
-    model = DistributedDataParallel(config, DistributedDataParallelConfig(use_distributed_optimizer=True, grad_reduce_in_fp32=True), model_of(config, options))
+    model = GPTModel(config, get_gpt_layer_local_spec(), vocab_size=VOCABULARY, max_sequence_length=LENGTH, position_embedding_type="learned_absolute",
+                     pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage(),
+                     share_embeddings_and_output_weights=True)
+    model = DistributedDataParallel(config, DistributedDataParallelConfig(use_distributed_optimizer=True, grad_reduce_in_fp32=True), model)
     optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=0.01, clip_grad=0.1, use_distributed_optimizer=True), [model],
                                        use_gloo_process_groups=False)
-    if "half-on-rank" in " ".join(options):
-        odd = next(int(one.split("=")[1]) for one in options if one.startswith("half-on-rank="))
-        if dist.get_rank() == odd:
-            for group in model.bucket_groups:
-                for bucket in group.buckets:
-                    bucket.gradient_scaling_factor /= 2
 
     def forward_step(iterator, model):
         next(iterator)
@@ -70,4 +57,4 @@ def main(tp, pp, options):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -127,5 +127,6 @@ class Classes:
 
     def chosen(self):
         """What the extraction says of it."""
-        names = [[self.mesh.axes[axis] for axis, size in enumerate(self.mesh.sizes) if size > 1 and (axis in self.complete) == whole] for whole in (True, False)]
-        return {"extended": {"complete": names[0], "even": names[1], "compared": sorted(self.compared)}}
+        complete = [self.mesh.axes[axis] for axis in self.complete]
+        even = [axis for axis, size in zip(self.mesh.axes, self.mesh.sizes) if size > 1 and axis not in complete]
+        return {"extended": {"complete": complete, "even": even, "compared": sorted(self.compared)}}

@@ -104,13 +104,13 @@ class Player:
                 os.waitpid(process, 0)
         self.running = {}
 
-    def play(self, ranks):
+    def play(self, ranks, draw):
         """What each leaves, in the order in which they end. Those that wait for what others set in the store are played again when these have; where
         none of those that are played does, others of their groups are played. Raises Failed with the first that has no program."""
         while ranks:
             self.asked.update(ranks)
             known, again, partners = len(self.stored), [], []
-            for found in self.play_once(ranks):
+            for found in self.play_once(ranks, draw):
                 if found["error"]:
                     again.append(found)
                 else:
@@ -160,12 +160,12 @@ class Player:
         """Ranks that put nothing into a call into which others put gradients: what they get of it is none, as far as they know."""
         return sorted(rank for rank, calls in self.silent.items() if calls & self.carrying)
 
-    def play_once(self, ranks):
-        waiting = [(rank, draw) for rank in ranks for draw in DRAWS][::-1]
+    def play_once(self, ranks, draw):
+        waiting = list(ranks)[::-1]
         try:
             while waiting or self.running:
                 while waiting and len(self.running) < self.jobs:
-                    self.start(*waiting.pop())
+                    self.start(waiting.pop(), draw)
                 process, status = os.wait()
                 if process in self.running:
                     yield self.found(*self.running.pop(process), status)
@@ -229,18 +229,32 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     player = Player(settings, folder, jobs or len(os.sched_getaffinity(0)), limit, descriptor)
     merged, chosen, begin = Merged(), {}, time.time()
     try:
-        def take(ranks):
-            for number, found in enumerate(player.play(ranks), 1):
-                merged.add(found["rank"], found["events"], found["draw"])
-                report("played %d of %d ranks, %.0f s" % (number // len(DRAWS), len(ranks), time.time() - begin))
+        def take(ranks, draw):
+            """Plays them, and who else must be; returns whom."""
+            taken = set()
+            for number, found in enumerate(player.play(ranks, draw), 1):
+                merged.add(found["rank"], found["events"], draw)
+                taken.add(found["rank"])
+                report("played %d of %d ranks, %.0f s" % (number, len(ranks), time.time() - begin))
+            return taken
+
+        def to_play_again():
+            """Ranks that get something else, as it is known now what others put into their calls; and those that are to be played to know it."""
+            again = {*player.ranks_with_other_counts(merged.mesh), *player.ranks_without_input()}
+            if len(merged.played() | again) * MOST_PLAYED > world > len(merged.played()):
+                raise Uneven("counts of more than half of them would have to be known")
+            return sorted(again)
+
+        left = set()  # ranks whose second draw is to be played
 
         def settle(ranks):
-            """Plays them, and again those that get something else when it is known what others put into their calls."""
+            """Plays them with both draws, the second when nothing changes the first any more."""
             for _ in range(1 + ROUNDS):
-                take(ranks)
-                ranks = sorted({*player.ranks_with_other_counts(merged.mesh), *player.ranks_without_input()})
-                if len(merged.played().union(ranks)) * MOST_PLAYED > world > len(merged.played()):
-                    raise Uneven("counts of more than half of them would have to be known")
+                left.update(take(ranks, DRAWS[0]))
+                ranks = to_play_again()
+                if not ranks:
+                    left.difference_update(take(sorted(left), DRAWS[1]))
+                    ranks = to_play_again()
                 if not ranks:
                     return
             raise Failed("what ranks put into collectives depends on what they got from others, and has not settled after %d rounds" % ROUNDS)
@@ -257,29 +271,23 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
         shims.install()
 
         # The first one alone: what it has imported, and has sent to all, the others find there.
-        waits = []
-        for found in player.play_once([0]):
+        player.asked.add(0)
+        for found in player.play_once([0], DRAWS[0]):
             preload(found.get("modules", ()))
-            if found["error"]:
-                waits = [0]
-            else:
-                merged.add(0, found["events"], found["draw"])
         if os.path.exists(player.path(0, "tape")):
             settings["tape"] = torch.load(player.path(0, "tape"), weights_only=True)
         gc.freeze()
-        first = [rank for rank in first_ranks(world) if rank != 0]
-        player.asked.add(0)
         try:
-            settle(waits + (list(range(1, world)) if every else first))
+            settle(range(world) if every else first_ranks(world))
             if len(merged.played()) < world and not merged.one():
                 classes = Classes(merged, settle)
                 classes.extend()
                 chosen = classes.chosen()
         except Uneven as uneven:
-            left = sorted(set(range(world)) - merged.played())
             if world > MOST:
-                raise Failed("%d ranks were played, and what the others do is not known, for %s: give --all-ranks" % (world - len(left), uneven)) from None
-            settle(left)
+                raise Failed("%d ranks were played, and what the others do is not known, for %s: give --all-ranks"
+                             % (len(merged.played()), uneven)) from None
+            settle(sorted(set(range(world)) - merged.played()))
     except Different as different:
         raise Failed(str(different)) from None
     finally:
