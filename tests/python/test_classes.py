@@ -118,6 +118,14 @@ def test_all_stages_are_played_and_of_the_others_the_first_two_and_the_last():
         assert {(stage, 0, 0), (stage, 1, 0), (stage, 0, 1), (stage, 4, 3)} <= places
 
 
+def test_ranks_that_chance_has_chosen_before_are_compared_as_well():
+    ranks = Ranks()
+    ranks.play([2, 37])
+    ranks.classes = Classes(ranks.merged, ranks.play, drawn=[2, 37])
+    ranks.classes.extend()
+    assert 37 in ranks.classes.compared and 2 not in ranks.classes.compared and len(ranks.classes.compared) == classes.COMPARED
+
+
 def changed(event_of, change):
     def other(rank, events):
         for event in events:

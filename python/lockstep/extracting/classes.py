@@ -46,10 +46,10 @@ class Text:
 
 
 class Classes:
-    """`merged`: the ranks that were played; `play(ranks)` plays more of them."""
+    """`merged`: the ranks that were played, of which chance has chosen those in `drawn`; `play(ranks)` plays more of them."""
 
-    def __init__(self, merged, play, seed=2):
-        self.merged, self.play, self.seed = merged, play, seed
+    def __init__(self, merged, play, drawn=(), seed=2):
+        self.merged, self.play, self.drawn, self.seed = merged, play, drawn, seed
         self.mesh, self.texts = merged.mesh, {}  # by rank: of which pieces of its results, and its Text
         self.compared, self.complete = [], []
 
@@ -98,15 +98,18 @@ class Classes:
         """Predicts all ranks that were not played, and compares some of them; Uneven where that cannot be, and all are to be played."""
         sizes = self.mesh.sizes
         axes = [axis for axis, size in enumerate(sizes) if size > 1]
-        self.have([self.along(axis, one) for axis in axes for one in {0, 1, min(2, sizes[axis] - 1), sizes[axis] - 1}])
+        star = [self.along(axis, one) for axis in axes for one in {0, 1, min(2, sizes[axis] - 1), sizes[axis] - 1}]
+        self.have(star)
         even = [axis for axis in axes if self.is_even(axis)]
         self.complete = [axis for axis in axes if axis not in even]
         bases = [[coordinate if axis in self.complete else 0 for axis, coordinate in enumerate(place)]
                  for place in itertools.product(*(range(size) if axis in self.complete else [0] for axis, size in enumerate(sizes)))]
         corners = [[sizes[axis] - 1 if axis in even else coordinate for axis, coordinate in enumerate(base)] for base in bases]
-        self.have(bases + corners + [self.along(axis, 1, base) for base in bases for axis in even])
+        design = bases + corners + [self.along(axis, 1, base) for base in bases for axis in even]
+        self.have(design)
         left = sorted(set(self.mesh.ranks) - self.merged.played())
-        self.compared = random.Random(self.seed).sample(left, min(COMPARED, len(left)))
+        self.compared = sorted(set(self.drawn) - {self.mesh.at(place) for place in star + design})
+        self.compared += random.Random(self.seed).sample(left, min(COMPARED - len(self.compared), len(left)))
         self.have([self.mesh.coordinates(rank) for rank in self.compared])
         steps = {tuple(base): self.steps(base, even) for base in bases}
         predicted = {}

@@ -278,9 +278,10 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
             settings["tape"] = torch.load(player.path(0, "tape"), weights_only=True)
         gc.freeze()
         try:
-            settle(range(world) if every else first_ranks(world))
+            first = list(range(world)) if every else first_ranks(world)
+            settle(first)
             if len(merged.played()) < world and not merged.one():
-                classes = Classes(merged, settle)
+                classes = Classes(merged, settle, [rank for rank in first[2:] if rank != world - 1])
                 classes.extend()
                 chosen = classes.chosen()
         except Uneven as uneven:
