@@ -152,17 +152,13 @@ def test_a_rank_that_was_compared_and_does_something_else_ends_it():
         assert not ranks.merged.predicted
 
 
-def test_what_grows_unevenly_along_an_axis_is_played_at_each_coordinate():
-    def tensor(rank):
-        return rank % 4
-
-    ranks = Ranks(changed(SCATTERS, lambda rank, event: event.update(call="train.py:%d in main" % (tensor(rank) ** 2))))
-    classes.MOST_PLAYED, before = 1, classes.MOST_PLAYED
-    try:
-        ranks.classes.extend()
-    finally:
-        classes.MOST_PLAYED = before
-    assert ranks.classes.chosen()["extended"]["complete"] == ["pp", "tp"] and ranks.told_wrongly() == []
+@pytest.mark.parametrize("call, complete", [(lambda rank: "train.py:%d in main" % ((rank % 4) ** 2), ["pp", "tp"]),
+                                            (lambda rank: "%s.py:3 in main" % ("even", "odd")[rank // 4 % 5 % 2], ["pp", "dp"])])
+def test_what_does_not_grow_evenly_along_an_axis_is_played_at_each_coordinate(monkeypatch, call, complete):
+    monkeypatch.setattr(classes, "MOST_PLAYED", 1)
+    ranks = Ranks(changed(SCATTERS, lambda rank, event: event.update(call=call(rank))))
+    ranks.classes.extend()
+    assert ranks.classes.chosen()["extended"]["complete"] == complete and ranks.told_wrongly() == []
 
 
 def test_where_most_would_have_to_be_played_all_are():
