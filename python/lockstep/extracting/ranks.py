@@ -118,7 +118,8 @@ class Player:
             if again and len(self.stored) == known:
                 partners = self.partners(again)
                 if not partners:
-                    raise Failed(self.failure(again[0]["rank"], again[0]["error"]))
+                    first = min(again, key=lambda found: found["rank"])
+                    raise Failed(self.failure(first["rank"], first["error"]))
             ranks = sorted({*partners, *(found["rank"] for found in again)})
 
     def partners(self, waiting):
