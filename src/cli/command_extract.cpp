@@ -115,7 +115,9 @@ Command extract_command() {
       "passes yield and of what other ranks bring to its collectives; this function is found out exactly, and written "
       "(docs/extract.md). `lockstep check` puts the ranks together and says whether each gets the gradient of one "
       "device. Nothing of the script is edited; it runs as you, with your rights, and is stopped after --steps "
-      "optimizer steps. Of up to 64 ranks all are played, of more some; where these do not all do the same, all are. "
+      "optimizer steps. Of up to 64 ranks all are played; of more some are, chosen by their coordinates in the mesh, "
+      "and the "
+      "others are taken to go on in the same way, which is compared with some of them. "
       "Exit status 0, or 2 where the script ends in an error, waits without end, or does what is not known.";
   command.examples = {
       {"lockstep extract --ranks 1024 --loss mean -o step.json -- train.py --layers 2",

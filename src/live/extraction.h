@@ -53,12 +53,20 @@ struct ExtractedProgram {
   std::vector<CapturedCollective> calls;  ///< as RankProgram::calls; their groups are not filled in
 };
 
+/// Why some ranks were run and others not, where what these do was told by what ranks at other coordinates do.
+struct ChosenRanks {
+  std::vector<std::string> complete;  ///< axes at each coordinate of which ranks were run
+  std::vector<std::string> even;      ///< axes along which the first, the second and the last were
+  std::vector<int> compared;          ///< that chance has chosen: they did what was predicted of them
+};
+
 /// A training step as the code does it: the program of every rank.
 struct Extraction {
   CapturedRun run;  ///< its ranks have steps and gaps alone
   symbolic::RankPrograms programs;
   std::vector<ExtractedProgram> details;  ///< by program
   std::vector<Region> regions;
+  std::optional<ChosenRanks> chosen;  ///< else programs that were run are those of all
 };
 
 /// Reads an extraction (docs/extract.md). Throws InputError with everything that is wrong with it, with its place.

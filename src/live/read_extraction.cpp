@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -80,6 +81,16 @@ class ExtractionReader {
     header.collectives = true;
     read_mesh(event, header, false);
     header.loss = read_loss(event);
+    if (const Json* extended = event.find("extended"); extended != nullptr && !extended->is_object()) {
+      event.mistake(*extended, fmt::format("\"extended\": expected an object, found {}", extended->describe()));
+    } else if (extended != nullptr) {
+      const Event inner = event.inner(*extended);
+      ChosenRanks& chosen = extraction_.chosen.emplace();
+      chosen.complete = inner.texts("complete");
+      chosen.even = inner.texts("even");
+      for (const std::int64_t rank : inner.wholes("compared", 0, header.world - 1))
+        chosen.compared.push_back(static_cast<int>(rank));
+    }
     const Json* programs = event.required("programs");
     if (programs != nullptr && !programs->is_array())
       event.mistake(*programs, fmt::format("\"programs\": expected a list, found {}", programs->describe()));
@@ -172,7 +183,7 @@ class ExtractionReader {
     if (played == nullptr || !played->is_array()) return;
     const bool among =
         std::includes(details.ranks.begin(), details.ranks.end(), details.played.begin(), details.played.end());
-    if (details.played.empty() || !among)
+    if (!among || (details.played.empty() && !extraction_.chosen))
       event.mistake(*played, "\"played\": expected some of the program's own ranks, each once");
   }
 
@@ -194,14 +205,31 @@ std::vector<int> played_ranks(const Extraction& extraction) {
   return played;
 }
 
+namespace {
+
+/// Why these ranks were run, and what is taken of the others.
+std::string chosen_words(const ChosenRanks& chosen) {
+  std::string words = ": ";
+  if (!chosen.complete.empty()) words += fmt::format("each along {}, there ", fmt::join(chosen.complete, " and "));
+  words += fmt::format("the first two and the last along {}", fmt::join(chosen.even, " and "));
+  words += chosen.compared.empty() ? "; none of the others was compared"
+                                   : fmt::format("; {} that chance chose ({}) did what was predicted of them",
+                                                 chosen.compared.size(), numbers_words(chosen.compared));
+  return words + ". The others are taken to do the same at their coordinates.";
+}
+
+}  // namespace
+
 std::string not_played_words(const Extraction& extraction) {
   const std::vector<int> played = played_ranks(extraction);
   if (std::ssize(played) == extraction.run.header.world) return "";
-  const std::string whose = extraction.details.size() == 1
-                                ? fmt::format("the program of rank {}", extraction.details.front().played.front())
-                                : "programs of these";
-  return fmt::format("ran {} of {} ranks ({}); the others are taken to run {}.", played.size(),
-                     extraction.run.header.world, numbers_words(played), whose);
+  const std::string ran =
+      fmt::format("ran {} of {} ranks ({})", played.size(), extraction.run.header.world, numbers_words(played));
+  if (extraction.chosen) return fmt::format("{}{}", ran, chosen_words(*extraction.chosen));
+  return fmt::format("{}; the others are taken to run {}.", ran,
+                     extraction.details.size() == 1
+                         ? fmt::format("the program of rank {}", extraction.details.front().played.front())
+                         : "programs of these");
 }
 
 }  // namespace lockstep::live

@@ -137,6 +137,8 @@ TEST_CASE("mistakes in an extraction are told at their place in the file") {
         "\"ranks\": expected intervals that ascend, found rank 0 after 1");
   CHECK(refusal_at("\"played\": [0]", "\"played\": []", "[]") ==
         "\"played\": expected some of the program's own ranks, each once");
+  CHECK(refusal_at("\"world\": 2", "\"extended\": 3, \"world\": 2", "3,") ==
+        "\"extended\": expected an object, found the number 3");
   CHECK(refusal_at("{\"event\": \"weather\"}", "{\"event\": 3}", "{\"event\": 3}") ==
         "expected an object with the key \"event\", found one without it");
   CHECK(refusal_at("\"id\": 7", "\"id\": -1", "-1") ==

@@ -3,13 +3,14 @@
 
 import sys
 
-import pytest
-
 from torch_ranks import HERE
 
 sys.path.insert(0, str(HERE.parents[1] / "python"))
 
-from lockstep.extracting.found import Found, NotPlayed
+from lockstep.extracting.found import Found
+from lockstep.extracting.merging import Mesh
+
+LINE = Mesh({"axes": ["dp"], "sizes": [8], "ranks": list(range(8))})
 
 
 def found(left):
@@ -31,39 +32,44 @@ def one_says(own, *others, op="broadcast"):
 
 def test_numbers_that_are_the_same_everywhere_are_not_told():
     known = found(all_put_in([[3]], [[3]]))
-    assert known.again() == [] and known.told == {}
+    assert known.again(LINE) == set() and known.told == {}
 
 
 def test_numbers_that_differ_are_told_to_all_that_put_some_in_until_nothing_changes():
     known = found(all_put_in([[3]], [[4]], [[3]]))
-    assert known.again() == [0, 1, 2] and known.told == {"call": [[[3]], [[4]], [[3]]]}
+    assert known.again(LINE) == {0, 1, 2} and known.told == {"call": [[[3]], [[4]], [[3]]]}
     for rank, left in enumerate(all_put_in([[3]], [[4]], [[5]])):
         known.playing(rank)
         known.add(rank, 0, left)
-    assert known.again() == [0, 1, 2] and known.told["call"][2] == [[5]]
+    assert known.again(LINE) == {0, 1, 2} and known.told["call"][2] == [[5]]
     for rank in range(3):
         known.playing(rank)
-    assert known.again() == []
+    assert known.again(LINE) == set()
 
 
 def test_what_a_rank_that_was_not_played_puts_in_is_asked_for_or_not_known():
-    with pytest.raises(NotPlayed) as raised:
-        found(all_put_in([[3]], [[4]], members=[0, 1, 7])).again()
-    assert raised.value.rank == 7
+    known = found(all_put_in([[3]], [[4]], members=[0, 1, 7]))
+    assert known.again(LINE) == {7} and known.told == {}
     known = found(all_put_in([[3]], [[4]], op="gather", members=[0, 1, 7]))
-    assert known.again() == [0, 1] and known.told == {"call": []}
+    assert known.again(LINE) == {0, 1} and known.told == {"call": []}
+
+
+def test_a_rank_that_was_not_played_has_put_in_what_others_have_at_its_coordinates():
+    square = Mesh({"axes": ["dp", "tp"], "sizes": [2, 2], "ranks": [0, 1, 2, 3]})
+    known = found(all_put_in([[3]], [[3]], [[4]], members=[0, 1, 2, 3]))
+    assert known.again(square) == {0, 1, 2} and known.told == {"call": [[[3]], [[3]], [[4]], [[4]]]}
 
 
 def test_what_one_rank_has_made_of_gradients_makes_the_numbers_of_all_unknown():
     known = found(all_put_in([[3]], None))
-    assert known.again() == [0, 1] and known.told == {"call": []}
+    assert known.again(LINE) == {0, 1} and known.told == {"call": []}
 
 
 def test_objects_that_are_others_each_time_are_told_a_few_times():
     known = found(all_put_in(["00"], ["01"]))
     for time in range(2, 9):
-        again = known.again()
-        assert again == ([0, 1] if time < 5 else []) and known.told["call"][1] == ["%02x" % (time - 1)]
+        again = known.again(LINE)
+        assert again == ({0, 1} if time < 5 else set()) and known.told["call"][1] == ["%02x" % (time - 1)]
         for rank, left in enumerate(all_put_in(["00"], ["%02x" % time])):
             known.playing(rank)
             known.add(rank, 0, left)
@@ -71,22 +77,22 @@ def test_objects_that_are_others_each_time_are_told_a_few_times():
 
 def test_what_one_rank_says_is_told_to_those_that_have_something_else():
     known = found(one_says([[3]], {"asked": ["call"]}, {"taken": {"call": [[3]]}}, {"taken": {"call": [[4]]}}))
-    assert known.again() == [1, 3] and known.told == {"call": [[[3]], None, None, None]}
+    assert known.again(LINE) == {1, 3} and known.told == {"call": [[[3]], None, None, None]}
     known.playing(0)
     known.add(0, 0, one_says([[9]])[0] | {"numbers": {"call": [[0, 1, 2, 3], "broadcast", 0, [[9]]]}})
     for rank in (1, 3):
         known.playing(rank)
         known.add(rank, 0, {})
-    assert known.again() == [1, 2, 3] and known.told["call"][0] == [[9]]
+    assert known.again(LINE) == {1, 2, 3} and known.told["call"][0] == [[9]]
 
 
 def test_of_a_scatter_each_rank_has_its_part():
     known = found(one_says([[3], [4], [5]], {"taken": {"call": [[4]]}}, {"taken": {"call": [[4]]}}, op="scatter"))
-    assert known.again() == [2]
+    assert known.again(LINE) == {2}
 
 
 def test_a_rank_that_puts_no_gradients_into_a_call_into_which_others_put_some_is_played_again():
-    assert found([{"carries": ["call"]}, {"silent": ["call", "other"]}, {"silent": ["other"]}]).again() == [1]
+    assert found([{"carries": ["call"]}, {"silent": ["call", "other"]}, {"silent": ["other"]}]).again(LINE) == {1}
 
 
 if __name__ == "__main__":

@@ -2,20 +2,13 @@
 """What played ranks leave that others have to know, and which ranks are to be played again with it: keys of the store, calls with gradients in them, and
 whole numbers that they put into calls (numbers.py)."""
 
+import itertools
 import json
 
 # Of these it must be known what all put in, or nothing is: counts of tokens go through them.
 ALL_MATTER = ("all_reduce", "reduce_scatter", "all_gather")
 
 MOST_TIMES = 3
-
-
-class NotPlayed(Exception):
-    """A rank whose numbers matter was not played: `rank`."""
-
-    def __init__(self, rank):
-        super().__init__()
-        self.rank = rank
 
 
 class Found:
@@ -67,21 +60,46 @@ class Found:
             if wrong:
                 self.tell(call, everybody, wrong)
 
-    def tell_what_all_say(self):
-        """Of calls into which all members put numbers, where these differ. Raises NotPlayed."""
+    def everybody(self, members, own, mesh):
+        """What each member has put into a call, of which some have put in `own`, and members that are to be played first to know it. Those that were
+        not played have put in what others have at the same coordinates along the axes along which it differs, as few as can be."""
+        axes = [axis for axis, size in enumerate(mesh.sizes) if size > 1]
+        for chosen in itertools.chain.from_iterable(itertools.combinations(axes, count) for count in range(len(axes) + 1)):
+            known = {}
+            if all(known.setdefault(mesh.number(rank, chosen), value) == value for rank, value in own.items()):
+                break
+        missing = {}
+        for rank in members:
+            if mesh.number(rank, chosen) not in known:
+                missing.setdefault(mesh.number(rank, chosen), rank)
+        return [known.get(mesh.number(rank, chosen)) for rank in members], set(missing.values())
+
+    def tell_what_all_say(self, mesh):
+        """Of calls into which all members put numbers, where these differ. Ranks that are to be played to know it."""
+        to_play = set()
         for call, (members, op, speaker, own) in self.numbers.items():
             if speaker is not None or len({json.dumps(value) for value in own.values()}) == 1:
                 continue
-            missing = [rank for rank in members if rank not in own]
-            if missing and op in ALL_MATTER and None not in own.values():
-                raise NotPlayed(missing[0])
-            everybody = [] if missing or None in own.values() else [own[rank] for rank in members]
+            everybody = []
+            if None not in own.values() and all(rank in own for rank in members):
+                everybody = [own[rank] for rank in members]
+            elif None not in own.values() and op in ALL_MATTER:
+                everybody, missing = self.everybody(members, own, mesh)
+                to_play |= missing
+                if missing:
+                    continue
             if self.told.get(call) != everybody:
                 self.tell(call, everybody, own, all(isinstance(one, str) for values in everybody for one in values))
+        return to_play
 
-    def again(self):
-        """Ranks that have to be played again. Raises NotPlayed."""
+    def give_anew(self):
+        """What the first rank has sent has changed."""
+        self.stale.update(self.taken)
+        self.stale.discard(0)
+
+    def again(self, mesh):
+        """Ranks that have to be played again, and those that were not played and without which the others do not know enough."""
         self.tell_what_one_says()
-        self.tell_what_all_say()
+        to_play = self.tell_what_all_say(mesh)
         # What they get of a call into which others put gradients is none, as far as they know.
-        return sorted(self.stale.union(rank for rank, calls in self.silent.items() if calls & self.carrying))
+        return self.stale | to_play | {rank for rank, calls in self.silent.items() if calls & self.carrying}

@@ -41,6 +41,19 @@ class Mesh:
         pairs = zip(self.axes, self.coordinates(rank), self.coordinates(other))
         return {axis: there - here for axis, here, there in pairs if here != there}
 
+    def at(self, coordinates):
+        """The rank there; None outside of the mesh."""
+        place = 0
+        for own, size in zip(coordinates, self.sizes):
+            if not 0 <= own < size:
+                return None
+            place = place * size + own
+        return self.ranks[place]
+
+    def there(self, rank, away):
+        """The rank that stands so far from this one."""
+        return self.at([own + away.get(axis, 0) for axis, own in zip(self.axes, self.coordinates(rank))])
+
     def group(self, members):
         """{"axes": …} where the members are all ranks that agree in the other axes, in the mesh's order; else the list."""
         key = tuple(members)
@@ -96,6 +109,7 @@ class Merged:
     def __init__(self):
         self.common, self.first = None, None
         self.programs = {}  # by text: events, and by rank the pieces of its results
+        self.texts, self.predicted = {}, set()  # by rank; ranks that were not played
         self.drawn = {}  # by rank: what its first draw has done, until there is the second
         self.depends = {}  # by rank: where its second draw does something else
 
@@ -112,9 +126,26 @@ class Merged:
         self.compare(rank, own, draw)
         if draw:
             return
-        self.forget(rank)
-        text = json.dumps(own, sort_keys=True)
+        if rank in self.texts:  # it is played again
+            self.forget(rank)
+        self.put(rank, own, pieces)
+
+    def put(self, rank, own, pieces):
+        text = self.texts[rank] = json.dumps(own, sort_keys=True)
         self.programs.setdefault(text, (own, {}))[1][rank] = pieces
+
+    def predict(self, rank, own, pieces):
+        """What a rank does that was not played."""
+        self.predicted.add(rank)
+        self.put(rank, own, pieces)
+
+    def played(self):
+        return self.texts.keys() - self.predicted
+
+    def program_of(self, rank):
+        """As normal() gives it."""
+        own, ranks = self.programs[self.texts[rank]]
+        return own, ranks[rank]
 
     def compare(self, rank, own, draw):
         """Both draws of a rank must do the same."""
@@ -135,11 +166,10 @@ class Merged:
                 rank, where)
 
     def forget(self, rank):
-        """It is played again."""
-        for text in [text for text, (_, ranks) in self.programs.items() if rank in ranks]:
-            self.programs[text][1].pop(rank)
-            if not self.programs[text][1]:
-                self.programs.pop(text)
+        text = self.texts.pop(rank)
+        self.programs[text][1].pop(rank)
+        if not self.programs[text][1]:
+            self.programs.pop(text)
 
     def one(self):
         """Whether all that were played have done the same, so that it can be said what each other rank has: pieces by its coordinates."""
@@ -163,11 +193,11 @@ class Merged:
         return [ranks[rank][number] if rank in ranks else self.mesh.number(rank, rule) for rank in every]
 
     def written(self, world):
-        """The value of "programs". Ranks that were not played have the program of those that were, which must be one()."""
+        """The value of "programs". Ranks of which nothing is known have the program of those that were played, which must be one()."""
         result = []
         for own, ranks in self.programs.values():
-            played = sorted(ranks)
-            every = range(world) if len(self.programs) == 1 and len(played) < world else played
+            played = sorted(ranks.keys() - self.predicted)
+            every = sorted(ranks) if len(self.texts) == world else range(world)
             events, number = [], 0
             for event in own:
                 if event["event"] == "result":
@@ -175,7 +205,9 @@ class Merged:
                     number += 1
                     event = {"event": "result", "piece": pieces[0], **event} if len(set(pieces)) == 1 else {"event": "result", "pieces": pieces, **event}
                 events.append(event)
-            depends = [{"event": "gap", "step": None, "why": self.depends[rank]} for rank in played if rank in self.depends]
+            # What is not known of a rank that was played is not known of those that were not.
+            sources = played if len(played) == len(ranks) else sorted(self.depends)
+            depends = [{"event": "gap", "step": None, "why": self.depends[rank]} for rank in sources if rank in self.depends]
             end = next((place for place, event in enumerate(events) if event["event"] == "end"), len(events))
             events[end:end] = depends[:1]
             result.append({"ranks": intervals(every), "played": played, "events": events})

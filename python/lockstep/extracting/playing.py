@@ -32,6 +32,9 @@ from lockstep.loss_scaler import kinds
 from lockstep.optimizers import Replaced, before
 
 
+MOST_PARTNERS = 64  # of a process group among which it is looked for who sets a key of the store
+
+
 def environment(rank, world, local_world):
     """What torchrun gives a rank."""
     local = min(local_world, world)
@@ -253,7 +256,13 @@ def play(settings, rank, draw=0):
         error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
     return {"rank": rank, "error": error, "events": run.recorder.events if run is not None else [], "sent": session.sent, "stored": store.own,
             "carries": sorted(session.carries), "silent": sorted(session.silent), "numbers": session.numbers, "taken": session.taken,
-            "asked": session.asked}
+            "asked": session.asked, "groups": groups_of(rank) if error is not None and error["kind"] == "waits" else []}
+
+
+def groups_of(rank):
+    """The members of each process group that it is in, small ones first."""
+    every = {tuple(sorted(known)) for known in dist.distributed_c10d._world.pg_group_ranks.values()}
+    return sorted((one for one in every if rank in one and 1 < len(one) <= MOST_PARTNERS), key=lambda one: (len(one), one))
 
 
 def died(failure):

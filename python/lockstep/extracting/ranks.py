@@ -15,7 +15,8 @@ import tempfile
 import time
 import traceback
 
-from lockstep.extracting.found import Found, NotPlayed
+from lockstep.extracting.classes import MOST_PLAYED, Classes, Uneven
+from lockstep.extracting.found import Found
 from lockstep.extracting.merging import Different, Merged
 
 EVERY = 64  # so many ranks are all played
@@ -45,6 +46,7 @@ class Player:
         self.settings, self.folder, self.jobs, self.limit, self.descriptor = settings, folder, jobs, limit, descriptor
         self.running = {}  # by process: rank
         self.left = Found()
+        self.asked = set()  # ranks that are or were to be played
         settings.update(stored=self.left.stored, carrying=self.left.carrying, told=self.left.told)
 
     def path(self, rank, kind, draw=0):
@@ -101,29 +103,32 @@ class Player:
                 os.waitpid(process, 0)
         self.running = {}
 
-    def play(self, ranks):
+    def play(self, ranks, draw):
         """What each leaves, in the order in which they end. Those that wait for what others set in the store, or have died of what another rank was yet to
-        say, are played again when it is there. Raises Failed with the first that has no program."""
+        say, are played again when it is there; where none of those that are played says it, others of their groups are played. Raises Failed with the
+        first that has no program."""
         while ranks:
-            known, again = len(self.left.stored), {}
-            for found in self.play_once(ranks):
+            self.asked.update(ranks)
+            known, again, partners = len(self.left.stored), {}, []
+            for found in self.play_once(ranks, draw):
                 if found["error"]:
-                    again[found["rank"]] = found["error"]
+                    again[found["rank"]] = found
                 else:
                     yield found
             self.left.tell_what_one_says()
             if again and len(self.left.stored) == known and not self.left.stale & set(again):
-                rank = min(again)
-                raise Failed(self.failure(rank, again[rank]))
-            ranks = sorted(again)
+                partners = self.partners(again.values())
+                if not partners:
+                    rank = min(again)
+                    raise Failed(self.failure(rank, again[rank]["error"]))
+            ranks = sorted({*partners, *again})
 
-    def again(self):
-        """Ranks that have to be played again with what others have left."""
-        try:
-            return self.left.again()
-        except NotPlayed as missing:
-            raise Failed("ranks put different numbers into one collective, as counts of tokens are, and rank %d was not played, so that their sum is"
-                         " not known: give --all-ranks" % missing.rank) from None
+    def partners(self, waiting):
+        """Of each rank that waits, those of the smallest group that has any who were not asked for."""
+        found = set()
+        for one in waiting:
+            found.update(next(filter(None, (set(group) - self.asked for group in one["groups"])), ()))
+        return found
 
     def new_tape(self):
         """What the first rank has sent to all; whether that is something else than what ranks were given."""
@@ -141,12 +146,12 @@ class Player:
             return one is other or (one is not None and other is not None and one.dtype == other.dtype and torch.equal(one.nan_to_num(), other.nan_to_num()))
         return not all(why == before[key][0] and all(map(same, values, before[key][1])) for key, (why, values) in tape.items())
 
-    def play_once(self, ranks):
-        waiting = [(rank, draw) for rank in ranks for draw in DRAWS][::-1]
+    def play_once(self, ranks, draw):
+        waiting = list(ranks)[::-1]
         try:
             while waiting or self.running:
                 while waiting and len(self.running) < self.jobs:
-                    self.start(*waiting.pop())
+                    self.start(waiting.pop(), draw)
                 process, status = os.wait()
                 if process in self.running:
                     yield self.found(*self.running.pop(process), status)
@@ -203,13 +208,39 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     world = settings["world"]
     folder = tempfile.mkdtemp(prefix="lockstep-extract-")
     player = Player(settings, folder, jobs or len(os.sched_getaffinity(0)), limit, descriptor)
-    merged, begin = Merged(), time.time()
+    merged, chosen, begin = Merged(), {}, time.time()
     try:
-        def take(ranks):
-            for number, found in enumerate(player.play(ranks), 1):
-                merged.add(found["rank"], found["events"], found["draw"])
-                report("played %d of %d ranks, %.0f s" % (number // len(DRAWS), len(ranks), time.time() - begin))
-                yield found
+        def take(ranks, draw):
+            """Plays them, and who else must be; returns whom."""
+            taken = set()
+            for number, found in enumerate(player.play(ranks, draw), 1):
+                merged.add(found["rank"], found["events"], draw)
+                taken.add(found["rank"])
+                report("played %d of %d ranks, %.0f s" % (number, len(ranks), time.time() - begin))
+            return taken
+
+        def to_play_again():
+            """Ranks that get something else, as it is known now what others put into their calls; and those that are to be played to know it."""
+            again = player.left.again(merged.mesh)
+            if len(merged.played() | again) * MOST_PLAYED > world > len(merged.played()):
+                raise Uneven("counts of more than half of them would have to be known")
+            return sorted(again)
+
+        left = set()  # ranks whose second draw is to be played
+
+        def settle(ranks):
+            """Plays them with both draws, the second when nothing changes the first any more."""
+            for _ in range(1 + ROUNDS):
+                left.update(take(ranks, DRAWS[0]))
+                if player.new_tape():
+                    player.left.give_anew()
+                ranks = to_play_again()
+                if not ranks:
+                    left.difference_update(take(sorted(left), DRAWS[1]))
+                    ranks = to_play_again()
+                if not ranks:
+                    return
+            raise Failed("what ranks put into collectives depends on what they got from others, and has not settled after %d rounds" % ROUNDS)
 
         os.environ.setdefault("PYTORCH_JIT", "0")  # what torch would compile of a script is executed as it is written
         try:
@@ -226,36 +257,23 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
         shims.install()
 
         # The first one alone: what it has imported, and has sent to all, the others find there.
-        waits = []
-        for found in player.play_once([0]):
+        player.asked.add(0)
+        for found in player.play_once([0], DRAWS[0]):
             preload(found.get("modules", ()))
-            if found["error"]:
-                waits = [0]
-            else:
-                merged.add(0, found["events"], found["draw"])
         player.new_tape()
         gc.freeze()
-        first = [rank for rank in first_ranks(world) if rank != 0]
-        for _ in take(waits + (list(range(1, world)) if every else first)):
-            pass
-        if not every and not merged.one() and len(first) + 1 < world:
+        try:
+            first = list(range(world)) if every else first_ranks(world)
+            settle(first)
+            if len(merged.played()) < world and not merged.one():
+                classes = Classes(merged, settle, [rank for rank in first[2:] if rank != world - 1])
+                classes.extend()
+                chosen = classes.chosen()
+        except Uneven as uneven:
             if world > MOST:
-                raise Failed("%d ranks were played, and they do %d different things, so that all %d would have to be: give --all-ranks"
-                             % (len(first) + 1, max(2, len(merged.programs)), world))
-            known = {0, *first}
-            for _ in take([rank for rank in range(world) if rank not in known]):
-                pass
-        for _ in range(ROUNDS):
-            again = player.again()
-            if not again:
-                break
-            for _ in take(again):
-                pass
-            if player.new_tape():
-                player.left.stale.update(player.left.taken)
-                player.left.stale.discard(0)
-        else:
-            raise Failed("what ranks put into collectives depends on what they got from others, and has not settled after %d rounds" % ROUNDS)
+                raise Failed("%d ranks were played, and what the others do is not known, for %s: give --all-ranks"
+                             % (len(merged.played()), uneven)) from None
+            settle(sorted(set(range(world)) - merged.played()))
     except Different as different:
         raise Failed(str(different)) from None
     finally:
@@ -265,4 +283,4 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     if common["mesh"]["ranks"] != list(range(world)):
         mesh["ranks"] = common["mesh"]["ranks"]
     return {"lockstep_extract": 1, "versions": common["versions"], "command": [settings["script"], *settings["arguments"]], "adapter": common["adapter"],
-            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], "programs": merged.written(world)}
+            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, "programs": merged.written(world)}

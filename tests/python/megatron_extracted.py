@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Megatron-core training script as people write it, for `lockstep extract`: megatron_extracted.py TP PP: a GPTModel of PP layers with
+sequence parallelism, 1F1B, tied embeddings and the distributed optimizer.
+"""
+
+import logging
+import os
+import sys
+import warnings
+
+os.environ["TORCH_COMPILE_DISABLE"] = "1"
+warnings.simplefilter("ignore")
+logging.disable(logging.WARNING)
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+from megatron.core.distributed.finalize_model_grads import finalize_model_grads
+from megatron.core.models.gpt import GPTModel
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.pipeline_parallel.schedules import get_forward_backward_func
+from megatron.core.transformer.transformer_config import TransformerConfig
+
+LENGTH, VOCABULARY, MICRO_BATCHES = 8, 64, 2
+
+
+def main(tp, pp):
+    dist.init_process_group("nccl")
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, create_gloo_process_groups=False)
+    torch.manual_seed(3)
+    config = TransformerConfig(
+        num_layers=pp, hidden_size=8 * tp, num_attention_heads=tp, ffn_hidden_size=8 * tp, use_cpu_initialization=True, attention_dropout=0.0,
+        hidden_dropout=0.0, masked_softmax_fusion=False, bias_dropout_fusion=False, persist_layer_norm=False, tensor_model_parallel_size=tp,
+        pipeline_model_parallel_size=pp, sequence_parallel=tp > 1, gradient_accumulation_fusion=False, finalize_model_grads_func=finalize_model_grads,
+        **({"pipeline_dtype": torch.float32, "batch_p2p_comm": False} if pp > 1 else {}))
+    model = GPTModel(config, get_gpt_layer_local_spec(), vocab_size=VOCABULARY, max_sequence_length=LENGTH, position_embedding_type="learned_absolute",
+                     pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage(),
+                     share_embeddings_and_output_weights=True)
+    model = DistributedDataParallel(config, DistributedDataParallelConfig(use_distributed_optimizer=True, grad_reduce_in_fp32=True), model)
+    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=0.01, clip_grad=0.1, use_distributed_optimizer=True), [model],
+                                       use_gloo_process_groups=False)
+
+    def forward_step(iterator, model):
+        next(iterator)
+        tokens = torch.randint(0, VOCABULARY, (1, LENGTH))
+        output = model(tokens, torch.arange(LENGTH).view(1, -1), None, labels=tokens.roll(1, 1))
+        return output, lambda output: (output.float().mean(), {})
+
+    while True:
+        model.zero_grad_buffer()
+        optimizer.zero_grad()
+        get_forward_backward_func()(forward_step_func=forward_step, data_iterator=iter(range(MICRO_BATCHES)), model=model, num_microbatches=MICRO_BATCHES,
+                                    seq_length=LENGTH, micro_batch_size=1)
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
