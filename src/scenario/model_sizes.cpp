@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 
 #include "src/expression/node.h"
 #include "src/scenario/template.h"
@@ -235,8 +237,8 @@ class ModelSizes {
 
   void value(const std::string& key, const Json& text, const Json* shard) {
     const std::string what = "\"" + key + "\" in the model file";
-    static const Names expressions = {"shape", "stage", "chunk", "shard", "micro_batches", "frozen"};
-    if (expressions.count(key) == 0) return interpolated(key, what, text);
+    constexpr std::string_view expressions[] = {"shape", "stage", "chunk", "shard", "micro_batches", "frozen"};
+    if (std::count(std::begin(expressions), std::end(expressions), key) == 0) return interpolated(key, what, text);
     const auto plain = inlined(text);
     if (!plain || !is_sized(plain->tree())) return;
     const Node& tree = plain->tree();

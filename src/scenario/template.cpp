@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <string_view>
 
 #include "src/base/budget.h"
 #include "src/expression/node.h"
@@ -162,11 +164,11 @@ void Template::note_value(const Json& expression, const ExpressionValue& value) 
 void Template::derive(const std::string& name, const Json& value) {
   const Expression* expression = value.is_string() ? parse(value) : nullptr;
   if (expression == nullptr) return;
-  static const std::set<std::string, std::less<>> others = {"world", "micro_batches", "pipeline_groups_agree",
-                                                            "instance_groups_agree"};
+  constexpr std::string_view others[] = {"world", "micro_batches", "pipeline_groups_agree", "instance_groups_agree"};
   const std::set<std::string> names = expression->names();
   const bool by_size = std::any_of(names.begin(), names.end(), [&](const std::string& one) {
-    return derived_.count(one) > 0 || (names_.count(one) == 0 && (axis_named(one) || others.count(one) > 0));
+    return derived_.count(one) > 0 ||
+           (names_.count(one) == 0 && (axis_named(one) || std::count(std::begin(others), std::end(others), one) > 0));
   });
   if (!by_size) return;
   std::map<std::string, ExpressionValue, std::less<>> known = names_;
@@ -212,7 +214,7 @@ std::string Template::inlined(const std::string& text) const {
 
 const Expression* Template::parse(const Json& value) {
   if (!check_type(value, Type::expression, "", diagnostics_)) return nullptr;
-  static const std::string yes = "true", no = "false";
+  static const std::string yes = "true", no = "false";  // of few letters: no memory is asked for
   const std::string& key = value.is_boolean() ? (value.as_boolean() ? yes : no) : value.text();
   const auto found = parsed_.find(key);
   if (found != parsed_.end()) return &found->second;

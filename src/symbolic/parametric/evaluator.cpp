@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/budget.h"
 #include "src/expression/node.h"
 #include "src/mesh/instances.h"
 
@@ -213,8 +214,10 @@ Evaluator::Value Evaluator::compared(const Node& node, const EvaluationContext& 
   const auto varies = [&](const Node& side) {
     return side.kind == Node::Kind::rank_axis && world_.schedule().mesh.size(side.axis) > 1;
   };
-  static const std::map<std::string, std::string> mirrored = {{"<", ">"},   {">", "<"},   {"<=", ">="},
-                                                              {">=", "<="}, {"==", "=="}, {"!=", "!="}};
+  static const std::map<std::string, std::string> mirrored = made_once([] {
+    return std::map<std::string, std::string>{{"<", ">"},   {">", "<"},   {"<=", ">="},
+                                              {">=", "<="}, {"==", "=="}, {"!=", "!="}};
+  });
   if (varies(left)) return {true, compare_rank(left, right, op, context)};
   if (varies(right)) return {true, compare_rank(right, left, mirrored.at(op), context)};
   const auto side = [&](const Node& one, const Node& other) -> Value {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <string_view>
 
 #include "src/expression/node.h"
 
@@ -14,8 +16,9 @@ using Visit = std::function<void(const NamedCoordinates&)>;
 using Kind = Expression::Node::Kind;
 
 bool is_comparison(const Expression::Node& node) {
-  static const std::vector<std::string> arithmetic = {"+", "-", "*", "/", "and", "or"};
-  return node.kind == Kind::binary && std::find(arithmetic.begin(), arithmetic.end(), node.text) == arithmetic.end();
+  constexpr std::string_view arithmetic[] = {"+", "-", "*", "/", "and", "or"};
+  return node.kind == Kind::binary &&
+         std::find(std::begin(arithmetic), std::end(arithmetic), node.text) == std::end(arithmetic);
 }
 
 /// The whole number that has the value of an expression, or is the next below; none where ranks decide about it.
