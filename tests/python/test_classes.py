@@ -16,6 +16,7 @@ sys.path.insert(0, str(HERE.parents[1] / "python"))
 
 from lockstep.extracting import classes
 from lockstep.extracting.classes import Classes, Uneven
+from lockstep.extracting.found import Found
 from lockstep.extracting.local_form import Memory, in_one_order, joined, local, placed
 from lockstep.extracting.merging import Merged, Mesh, normal
 from lockstep.extracting.ranks import Player
@@ -243,24 +244,24 @@ def test_check_says_which_ranks_ran_and_no_more_of_the_others(tmp_path):
 
 
 def test_counts_of_ranks_that_were_not_played_are_those_at_the_same_coordinates():
-    player = Player({}, "", 1, 1, None)
-    mesh = Mesh(MESH)
+    known, mesh = Found(), Mesh(MESH)
     stage = lambda rank: [[rank // 20]]  # noqa: E731
     own = {rank: stage(rank) for rank in (0, 1, 4, 59)}
-    everybody, missing = player.everybody(list(range(60)), own, mesh)
-    assert list(missing) == [20] and everybody[:20] == [[[0]]] * 20 and everybody[40:] == [[[2]]] * 20 and everybody[20] is None
-    player.numbers["call"] = list(range(60)), own
-    assert player.ranks_with_other_counts(mesh) == [20] and player.told == {}
+    everybody, missing = known.everybody(list(range(60)), own, mesh)
+    assert missing == {20} and everybody[:20] == [[[0]]] * 20 and everybody[40:] == [[[2]]] * 20 and everybody[20] is None
+    known.numbers["call"] = list(range(60)), "all_reduce", None, own
+    assert known.again(mesh) == {20} and known.told == {}
     own[20] = stage(20)
-    assert player.ranks_with_other_counts(mesh) == [0, 1, 4, 20, 59] and player.told["call"] == [stage(rank) for rank in range(60)]
-    assert player.ranks_with_other_counts(mesh) == []
+    assert known.again(mesh) == {0, 1, 4, 20, 59} and known.told["call"] == [stage(rank) for rank in range(60)]
+    known.stale.clear()
+    assert known.again(mesh) == set()
     own[24] = [[7]]  # one that was compared: along dp it differs as well
-    again = player.ranks_with_other_counts(mesh)
-    assert 8 in again and 28 in again and 20 not in again and player.told["call"][24] == [[1]]
+    again = known.again(mesh)
+    assert 8 in again and 28 in again and 20 not in again and known.told["call"][24] == [[1]]
     for rank in range(60):
         own[rank] = [[7]] if rank == 24 else stage(rank)
-    player.ranks_with_other_counts(mesh)
-    assert player.told["call"] == [[[7]] if rank == 24 else stage(rank) for rank in range(60)]
+    known.again(mesh)
+    assert known.told["call"] == [[[7]] if rank == 24 else stage(rank) for rank in range(60)]
 
 
 def test_who_waits_for_a_key_has_those_of_its_smallest_group_played():
