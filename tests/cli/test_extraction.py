@@ -647,7 +647,7 @@ def test_an_extraction_from_a_pipe(run, binary, tmp_path):
 def test_an_extraction_that_needs_too_much_leaves_others_their_answers(limited, tmp_path):
     program = Program((0, 1 << 19))
     for number in range(4):
-        program.add("gap", step=number, parameters=None, why="x" * 200)
+        program.add("gap", step=number, parameters=[], why="x" * 200)
     extraction.write(tmp_path / "large.json", program.step().end())
     extraction.write(tmp_path / "small.json", ddp((0, 2)))
     finished = limited("check", "-q", "large.json", "small.json", memory=200 << 20)
