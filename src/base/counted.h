@@ -6,6 +6,7 @@
 #include <concepts>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -16,5 +17,8 @@ std::string plural_of(std::string_view noun);
 std::string counted(std::integral auto number, std::string_view noun) {
   return fmt::format("{} {}", number, number == 1 ? std::string(noun) : plural_of(noun));
 }
+
+/// "a, b and c"; "" for none.
+std::string listed_words(std::vector<std::string> words);
 
 }  // namespace lockstep

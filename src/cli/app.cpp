@@ -60,7 +60,7 @@ std::string wrong_option(const Command& command, const std::vector<std::string>&
   std::map<std::string, std::string> with_value;  // what it is called
   for (const OptionRow& row : command.options) {
     if (row.is_argument()) continue;
-    for (std::string& flag : split_at_commas(row.flags)) {
+    for (std::string& flag : split_at(',', row.flags)) {
       if (!row.is_flag()) with_value.emplace(flag, row.value);
       known.push_back(std::move(flag));
     }
@@ -115,7 +115,7 @@ std::string wrong_choice(const Command& command) {
     if (row.choices.empty() || target == nullptr) continue;
     const std::string& value = **target;
     if (std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end()) continue;
-    return fmt::format("{} takes one of {}; found \"{}\"{}", split_at_commas(row.flags).back(), joined(row.choices),
+    return fmt::format("{} takes one of {}; found \"{}\"{}", split_at(',', row.flags).back(), joined(row.choices),
                        value, did_you_mean(value, row.choices));
   }
   return "";

@@ -25,13 +25,7 @@ Json value_of(const std::string& change, const std::string& text) {
 std::vector<std::string> path_of(const std::string& key) {
   if (key == "framework") return {"schedule", "framework"};
   if (key.find('.') == std::string::npos) return {"schedule", "options", key};
-  std::vector<std::string> path;
-  for (std::size_t begin = 0; begin <= key.size();) {
-    const std::size_t end = std::min(key.find('.', begin), key.size());
-    path.push_back(key.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return path;
+  return split_at('.', key);
 }
 
 /// The document with the value at the path of a change.

@@ -34,7 +34,7 @@ Json whole(std::int64_t value) { return Json::number(std::to_string(value)); }
 /// "dp=64,tp=8" as an object; the last axis varies fastest.
 Json mesh_of(const std::string& text) {
   Json mesh = Json::object();
-  for (const std::string& one : split_at_commas(text)) {
+  for (const std::string& one : split_at(',', text)) {
     const std::size_t equal = one.find('=');
     if (equal == 0 || equal == std::string::npos || equal + 1 == one.size() ||
         mesh.find(one.substr(0, equal)) != nullptr)
@@ -46,7 +46,7 @@ Json mesh_of(const std::string& text) {
 }
 
 std::vector<std::string> axes_of(const std::string& text) {
-  std::vector<std::string> axes = split_at_commas(text);
+  std::vector<std::string> axes = split_at(',', text);
   if (std::find(axes.begin(), axes.end(), "") != axes.end())
     usage_error(fmt::format("--data-axes {}: expected names of axes, such as dp,cp; found \"\"", text));
   return axes;

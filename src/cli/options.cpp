@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 
+#include "src/base/counted.h"
 #include "src/cli/output.h"
 #include "src/diagnosis/engines.h"
 
@@ -32,13 +33,6 @@ std::vector<std::string> described_engines(bool on_devices) {
     if ((row.ask == nullptr) == on_devices) list.push_back(fmt::format("{} ({})", row.name, row.help));
   }
   return list;
-}
-
-/// "a, b and c".
-std::string listed(std::vector<std::string> words) {
-  const std::string last = words.back();
-  words.pop_back();
-  return fmt::format("{} and {}", fmt::join(words, ", "), last);
 }
 
 std::string format_help(const std::vector<std::string>& kinds) {
@@ -127,7 +121,7 @@ std::vector<OptionRow> CommonOptions::engine_rows() {
            "Engines, separated by commas: {}. Default symbolic,host, and parametric alone where a layout is large. "
            "Naming host replays every element, whatever it costs; host or transformer alone compare values only, not "
            "norms or ownership. `check` and `test` also know {}.",
-           fmt::join(described_engines(false), ", "), listed(described_engines(true))),
+           fmt::join(described_engines(false), ", "), listed_words(described_engines(true))),
        {},
        &engines,
        diagnosis::engine_names(true)},
@@ -174,7 +168,7 @@ CheckOptions check_options(const CommonOptions& options, bool with_devices) {
   check.progress = progress_line(options);
   if (options.engines.empty()) return check;
   check.symbolic = check.host = check.parametric_where_large = false;
-  for (const std::string& name : split_at_commas(options.engines)) {
+  for (const std::string& name : split_at(',', options.engines)) {
     if (std::find(known.begin(), known.end(), name) == known.end())
       usage_error(fmt::format("--engine takes {}, separated by commas; found \"{}\"{}", fmt::join(known, ", "), name,
                               did_you_mean(name, known)));
@@ -184,12 +178,12 @@ CheckOptions check_options(const CommonOptions& options, bool with_devices) {
   return check;
 }
 
-std::vector<std::string> split_at_commas(std::string_view text) {
+std::vector<std::string> split_at(char separator, std::string_view text) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', begin), text.size());
-    parts.emplace_back(text.substr(begin, comma - begin));
-    begin = comma + 1;
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
   }
   return parts;
 }

@@ -61,8 +61,8 @@ OptionRow output_row(std::string* file);
 /// An option's text as a number from `least` to `most`; 0 where it was not given. Throws InputError for anything else.
 std::int64_t number_of(std::string_view option, const std::string& text, std::int64_t most, std::int64_t least = 1);
 
-/// What stands between commas: "dp,tp" as "dp" and "tp", "" as one that is empty.
-std::vector<std::string> split_at_commas(std::string_view text);
+/// What stands between separators: "dp,tp" as "dp" and "tp", "" as one that is empty.
+std::vector<std::string> split_at(char separator, std::string_view text);
 
 /// A user's mistake that belongs to no place in a file.
 [[noreturn]] void usage_error(std::string message);

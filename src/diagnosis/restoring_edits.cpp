@@ -11,6 +11,7 @@
 
 #include "lockstep/operation.h"
 #include "src/diagnosis/candidates.h"
+#include "src/diagnosis/longest_run.h"
 #include "src/diagnosis/step_list.h"
 #include "src/scenario/step_keys.h"
 
@@ -109,30 +110,19 @@ struct Sides {
 };
 
 /// Of those of `names` that stand in `now`, as many as stand there in the order that they have here.
-std::set<std::string> in_order(const std::vector<std::string>& names, const std::vector<std::string>& now) {
-  struct Run {
-    std::size_t length = 1, before = static_cast<std::size_t>(-1);
-  };
-  std::vector<std::size_t> places;
-  std::vector<std::string> there;
+std::set<std::string> those_that_stay(const std::vector<std::string>& names, const std::vector<std::string>& now) {
+  std::map<std::string, std::size_t> places;
+  for (std::size_t at = 0; at < now.size(); ++at) places.emplace(now[at], at);
+  std::vector<std::size_t> common;  // places in `now`, in the order of `names`
   for (const std::string& name : names) {
-    const auto found = std::find(now.begin(), now.end(), name);
-    if (found == now.end()) continue;
-    places.push_back(static_cast<std::size_t>(found - now.begin()));
-    there.push_back(name);
+    if (const auto found = places.find(name); found != places.end()) common.push_back(found->second);
   }
-  std::vector<Run> runs(there.size());
-  std::size_t best = 0;
-  for (std::size_t at = 0; at < there.size(); ++at) {
-    for (std::size_t other = 0; other < at; ++other) {
-      if (places[other] < places[at] && runs[other].length >= runs[at].length)
-        runs[at] = {runs[other].length + 1, other};
-    }
-    if (runs[at].length > runs[best].length) best = at;
+  const std::vector<bool> in_run = in_longest_run(common);
+  std::set<std::string> stay;
+  for (std::size_t at = 0; at < common.size(); ++at) {
+    if (in_run[at]) stay.insert(now[common[at]]);
   }
-  std::set<std::string> kept;
-  for (std::size_t at = best; at < there.size(); at = runs[at].before) kept.insert(there[at]);
-  return kept;
+  return stay;
 }
 
 std::vector<std::string> names_in(const std::vector<ListedStep>& list, const std::string& each) {
@@ -165,7 +155,7 @@ void restore_list(const Sides& sides, const std::string& each, Together& all) {
   const std::vector<std::string> names = names_in(sides.then, each);
   const std::vector<std::string> there = names_in(sides.now, each);
   if (there.empty()) return;  // nothing says where it begins
-  const std::set<std::string> stay = in_order(names, there);
+  const std::set<std::string> stay = those_that_stay(names, there);
   const auto first = std::find_if(names.begin(), names.end(), [&](const auto& name) { return stay.contains(name); });
   for (std::size_t at = 0; at < names.size(); ++at) {
     const std::string& name = names[at];

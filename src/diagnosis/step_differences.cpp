@@ -3,28 +3,9 @@
 #include <map>
 
 #include "lockstep/comparison.h"
+#include "src/diagnosis/longest_run.h"
 
 namespace lockstep {
-
-namespace {
-
-/// Which of these numbers are in one of their longest ascending subsequences.
-std::vector<bool> in_order(const std::vector<std::size_t>& numbers) {
-  std::vector<std::size_t> ends;  // by length - 1: where the subsequence of this length with the smallest end ends
-  std::vector<std::size_t> previous(numbers.size(), numbers.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const auto longer = std::lower_bound(ends.begin(), ends.end(), numbers[i],
-                                         [&](std::size_t at, std::size_t number) { return numbers[at] < number; });
-    if (longer != ends.begin()) previous[i] = *std::prev(longer);
-    longer == ends.end() ? static_cast<void>(ends.push_back(i)) : static_cast<void>(*longer = i);
-  }
-  std::vector<bool> result(numbers.size());
-  for (std::size_t at = ends.empty() ? numbers.size() : ends.back(); at < numbers.size(); at = previous[at])
-    result[at] = true;
-  return result;
-}
-
-}  // namespace
 
 bool StepDifference::changed() const {
   if (before == nullptr || after == nullptr || moved) return true;
@@ -44,7 +25,7 @@ std::vector<StepDifference> step_differences(const ScheduleComparison& compariso
   for (const StepCommunication& step : new_steps) {
     if (const auto found = old_place.find(step.step->name); found != old_place.end()) common.push_back(found->second);
   }
-  const std::vector<bool> kept = in_order(common);
+  const std::vector<bool> kept = diagnosis::in_longest_run(common);
 
   std::vector<StepDifference> result;
   std::size_t next_old = 0, next_common = 0;

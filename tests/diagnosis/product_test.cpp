@@ -7,12 +7,8 @@ using lockstep::diagnosis::Product;
 
 namespace {
 
-std::string times(const char* a, const char* b) {
-  return diagnosis::Product::parse(a).times(diagnosis::Product::parse(b)).to_string();
-}
-std::string over(const char* a, const char* b) {
-  return diagnosis::Product::parse(a).over(diagnosis::Product::parse(b)).to_string();
-}
+std::string times(const char* a, const char* b) { return Product::parse(a).times(Product::parse(b)).to_string(); }
+std::string over(const char* a, const char* b) { return Product::parse(a).over(Product::parse(b)).to_string(); }
 
 }  // namespace
 

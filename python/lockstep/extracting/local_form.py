@@ -84,6 +84,13 @@ class Memory:
         self.latest, self.scattered = {}, {}  # by an element's source: where the last collective left it; where the last reduce-scatter had it
         self.scatters, self.named = {}, {}  # by source: the reduce-scatter; the parameters in it
 
+    def began(self, event):
+        """Takes note of a parameter or of what a backward pass has yielded; of nothing else."""
+        if event["event"] == "parameter":
+            self.parameters[event["id"]] = event
+        elif event["event"] == "contribution":
+            self.contributed(event)
+
     def contributed(self, event):
         self.named[event["source"]] = {event["parameter"]}
         region = {key: event[key] for key in ("range", "box") if key in event}
@@ -259,11 +266,8 @@ def local(events, pieces, mesh, rank):
     every = results_of(events, pieces)
     for event in events:
         kind = event["event"]
-        if kind == "parameter":
-            memory.parameters[event["id"]] = event
-        elif kind == "contribution":
-            memory.contributed(event)
-        elif kind == "collective":
+        memory.began(event)
+        if kind == "collective":
             before, event = event, dict(event)
             if "input" in event:
                 if event.get("parameters") == memory.parameters_in(event["input"]):
@@ -294,11 +298,8 @@ def placed(form, mesh, rank):
     memory, found, pieces = Memory(mesh, rank), [], []
     for event in form:
         kind = event["event"]
-        if kind == "parameter":
-            memory.parameters[event["id"]] = event
-        elif kind == "contribution":
-            memory.contributed(event)
-        elif kind == "collective":
+        memory.began(event)
+        if kind == "collective":
             event = dict(event)
             if isinstance(event["group"], list):
                 event["group"] = [mesh.there(rank, away) for away in event["group"]]

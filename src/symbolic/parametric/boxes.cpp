@@ -2,11 +2,12 @@
 #include "src/symbolic/parametric/boxes.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
+#include "src/base/counted.h"
 #include "src/symbolic/parametric/by_value.h"
 
 namespace lockstep::parametric {
@@ -112,10 +113,7 @@ std::string describe(const Box& box, const std::vector<std::string>& names, cons
       parts.push_back(range_text(names[i], bound.least, bound.most));
     for (const int value : bound.but) parts.push_back(fmt::format("{} ≠ {}", names[i], value));
   }
-  if (parts.empty()) return "every size";
-  const std::string last = parts.back();
-  parts.pop_back();
-  return parts.empty() ? last : fmt::format("{} and {}", fmt::join(parts, ", "), last);
+  return parts.empty() ? "every size" : listed_words(std::move(parts));
 }
 
 }  // namespace lockstep::parametric

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/symbolic/parametric/by_value.h"
 #include "src/symbolic/parametric/cases.h"
 #include "src/symbolic/parametric/statement_conditions.h"
@@ -14,12 +15,6 @@
 namespace lockstep::parametric {
 
 namespace {
-
-std::string joined(const std::vector<std::string>& parts) {
-  if (parts.size() < 2) return parts.empty() ? "" : parts.front();
-  const std::vector<std::string> head(parts.begin(), parts.end() - 1);
-  return fmt::format("{} and {}", fmt::join(head, ", "), parts.back());
-}
 
 /// All points above one of the minimal ones are wrong, as far as the grid shows them; `but` are exceptions, "" for
 /// none.
@@ -60,13 +55,13 @@ std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& kn
     }
     single = single && bounds.size() == 1 && ones.size() == ways.size() + 1;
     if (bounds.empty()) return wrong_word + " for every size" + (but.empty() ? "" : " but " + but);
-    ways.push_back(joined(bounds));
+    ways.push_back(listed_words(bounds));
   }
   if (!but.empty()) {
     return ways.size() == 1 ? fmt::format("{} for every {} but {}", wrong_word, ways.front(), but)
                             : fmt::format("{} as soon as {}, but not at {}", wrong_word, fmt::join(ways, ", or "), but);
   }
-  if (single && alone) return grid.words.right + " only at " + joined(ones);
+  if (single && alone) return grid.words.right + " only at " + listed_words(ones);
   return fmt::format("{} as soon as {}", wrong_word, fmt::join(ways, ", or "));
 }
 
@@ -265,7 +260,7 @@ std::string describe(const CaseSizes& one) {
   if (one.exact_micro_batches) parts.push_back(fmt::format("micro_batches = {}", *one.exact_micro_batches));
   if (one.least_micro_batches)
     parts.push_back(range_text("micro_batches", *one.least_micro_batches, one.most_micro_batches));
-  return joined(parts);
+  return listed_words(parts);
 }
 
 std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
