@@ -88,6 +88,15 @@ class ExtractionReader {
       ChosenRanks& chosen = extraction_.chosen.emplace();
       chosen.complete = inner.texts("complete");
       chosen.even = inner.texts("even");
+      for (const auto* names : {&chosen.complete, &chosen.even}) {
+        for (const std::string& name : *names) {
+          if (std::find(header.axes.begin(), header.axes.end(), name) == header.axes.end())
+            event.mistake(*extended, fmt::format("\"extended\" names \"{}\", which is no axis of the mesh{}", name,
+                                                 did_you_mean(name, header.axes)));
+        }
+      }
+      if (chosen.even.empty())
+        event.mistake(*extended, "\"extended\": expected an axis in \"even\", along which programs were told");
       for (const std::int64_t rank : inner.wholes("compared", 0, header.world - 1))
         chosen.compared.push_back(static_cast<int>(rank));
     }

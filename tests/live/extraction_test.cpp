@@ -139,6 +139,13 @@ TEST_CASE("mistakes in an extraction are told at their place in the file") {
         "\"played\": expected some of the program's own ranks, each once");
   CHECK(refusal_at("\"world\": 2", "\"extended\": 3, \"world\": 2", "3,") ==
         "\"extended\": expected an object, found the number 3");
+  const auto extended = [](const std::string& object) {
+    return refusal_at("\"world\": 2", "\"extended\": " + object + ", \"world\": 2", object);
+  };
+  CHECK(extended(R"({ "even": ["dq"] })") ==
+        "\"extended\" names \"dq\", which is no axis of the mesh; did you mean \"dp\"?");
+  CHECK(extended(R"({ "complete": ["dp"] })") ==
+        "\"extended\": expected an axis in \"even\", along which programs were told");
   CHECK(refusal_at("{\"event\": \"weather\"}", "{\"event\": 3}", "{\"event\": 3}") ==
         "expected an object with the key \"event\", found one without it");
   CHECK(refusal_at("\"id\": 7", "\"id\": -1", "-1") ==
