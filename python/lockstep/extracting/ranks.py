@@ -260,11 +260,14 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
         player.asked.add(0)
         for found in player.play_once([0], DRAWS[0]):
             preload(found.get("modules", ()))
+            if not found["error"]:
+                merged.add(0, found["events"], DRAWS[0])
+                left.add(0)
         player.new_tape()
         gc.freeze()
         try:
             first = list(range(world)) if every else first_ranks(world)
-            settle(first)
+            settle([rank for rank in first if rank not in left])
             if len(merged.played()) < world and not merged.one():
                 classes = Classes(merged, settle, [rank for rank in first[2:] if rank != world - 1])
                 classes.extend()
