@@ -128,7 +128,8 @@ def points(rng, open_names, document, texts, count):
         if "micro_batches" in size and rng.random() < 0.7:
             size["micro_batches"] = rng.choice((1, 2, 2, 3, 4, 8))
         written = at(document, size)
-        if any(value == "any" for value in written["layout"].values()) or terms(written) > rng.choice(LARGEST_TERMS):
+        given = {**written["layout"], "micro_batches": written.get("batch", {}).get("micro_batches")}
+        if "any" in given.values() or terms(written) > rng.choice(LARGEST_TERMS):
             continue
         if size not in found:
             found.append(size)
