@@ -48,7 +48,6 @@ struct OptionRepair {
   Json value;               ///< what it is now
   bool given = false;       ///< by the scenario; else that is the framework's default
   std::vector<Json> right;  ///< other values that are right at the file's own sizes: the framework's default first
-  std::vector<Json> wrong;  ///< and those that are not; what the framework refuses is in neither
   bool to_default = false;  ///< whether the first of `right` is the framework's default
   /// Whether the first of `right` changes what is asked for as well: the loss, or the parameters.
   bool asks_otherwise = false;

@@ -50,11 +50,13 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
 }
 
 void search_options(const CheckResult& result, report::RepairFindings& findings) {
+  const auto begin = std::chrono::steady_clock::now();
   diagnosis::OptionRepairs options = diagnosis::option_repairs(result);
   findings.options = std::move(options.repairs);
   findings.options_tried = options.options;
   findings.values_tried = options.values;
   findings.options_cut_off = std::move(options.cut_off);
+  findings.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 /// Of two searches, the first of which has no repair to show.
@@ -156,9 +158,8 @@ Command repair_command() {
   command.summary = "Find the edits that make a wrong schedule right.";
   command.text =
       "Where the steps are those of a framework, and the file has no edits of its own, tries other values of each of "
-      "the "
-      "framework's options first. "
-      "Applies every edit of the schedule that the format can say, and two where no single one helps, to a small "
+      "the framework's options first. Applies every edit of the schedule that the format can say, and two where no "
+      "single one helps, to a small "
       "layout in which the same goes wrong, and prints those after which everything matches: what the file had before "
       "its edits first, then fewest edits, then least communication added, then nearest to what is there. Of edits "
       "that "

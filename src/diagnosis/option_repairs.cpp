@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/option_repairs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -105,62 +107,48 @@ void try_around(const Scenario& scenario, const FileSizes& smallest, Repair& rep
 
 class OptionSearch {
  public:
-  explicit OptionSearch(const CheckResult& result) : result_(result), small_(smallest_layout(result)) {}
+  /// Of a result that is wrong; what it finds is in `found` as soon as it is known.
+  OptionSearch(const CheckResult& result, OptionRepairs& found)
+      : result_(result), small_(smallest_layout(result)), found_(found) {}
 
-  OptionRepairs run() {
+  void run() {
     for (const FrameworkOption& option : scenario::framework_options(*result_.scenario)) try_values(option);
-    std::stable_sort(found_.repairs.begin(), found_.repairs.end(), [](const OptionRepair& a, const OptionRepair& b) {
-      const auto key = [](const OptionRepair& one) {
-        return std::tuple(one.asks_otherwise, !one.given, one.repair.reach, one.steps_changed, !one.to_default);
-      };
-      return key(a) < key(b);
-    });
-    return std::move(found_);
   }
 
  private:
   void try_values(const FrameworkOption& option) {
+    bool tried = false, found = false;
+    for (const Json& value : other_values(option)) {
+      const std::optional<Scenario> changed = read_with(*result_.scenario, option.name, value);
+      if (!changed) continue;
+      found_.options += tried ? 0 : 1;
+      tried = true;
+      ++found_.values;
+      if (!is_right(*changed)) continue;
+      if (found && is_right_here(*changed)) found_.repairs.back().right.push_back(value);
+      if (found) continue;
+      if (std::optional<OptionRepair> first = verified(option, value, *changed)) {
+        found_.repairs.push_back(std::move(*first));
+        found = true;
+      }
+    }
+  }
+
+  std::optional<OptionRepair> verified(const FrameworkOption& option, const Json& value,
+                                       const Scenario& changed) const {
     OptionRepair one;
     one.option = option.name;
     one.value = option.value;
     one.given = option.given;
-    bool tried = false;
-    for (const Json& value : other_values(option)) {
-      const std::optional<Scenario> changed = read_with(*result_.scenario, option.name, value);
-      if (!changed) continue;
-      tried = true;
-      ++found_.values;
-      if (!is_right(*changed)) {
-        one.wrong.push_back(value);
-        continue;
-      }
-      if (one.right.empty()) {
-        try_around(*changed, small_.sizes, one.repair);
-        if (!verify(one, value, *changed)) continue;
-        one.to_default = value.same_as(option.default_value);
-      } else if (!is_right_here(*changed)) {
-        one.wrong.push_back(value);
-        continue;
-      }
-      one.right.push_back(value);
-    }
-    if (tried) ++found_.options;
-    if (!one.right.empty()) found_.repairs.push_back(std::move(one));
-  }
-
-  bool verify(OptionRepair& one, const Json& value, const Scenario& changed) const {
-    Repair repair = one.repair;
-    const auto change = [&](const Json& document) { return scenario::with_option(document, one.option, value); };
-    if (!verify_change(result_, change, repair)) {
-      one.repair = {};
-      one.wrong.push_back(value);
-      return false;
-    }
-    one.repair = std::move(repair);
+    one.right = {value};
+    one.to_default = value.same_as(option.default_value);
+    try_around(changed, small_.sizes, one.repair);
+    const auto change = [&](const Json& document) { return scenario::with_option(document, option.name, value); };
+    if (!verify_change(result_, change, one.repair)) return std::nullopt;
     const Schedule &before = *result_.scenario->schedule, &after = *changed.schedule;
     one.steps_changed = steps_changed(before, after);
     one.asks_otherwise = !(before.batch == after.batch) || before.model.parameters() != after.model.parameters();
-    return true;
+    return one;
   }
 
   /// At the small sizes, where much is tried, and with all norms that there were.
@@ -170,7 +158,7 @@ class OptionSearch {
     return there != nullptr && there->verdict == Verdict::match;
   }
 
-  bool is_right_here(const Scenario& changed) const {
+  static bool is_right_here(const Scenario& changed) {
     CheckOptions options;
     options.host = options.blame = options.divergences = false;
     return check_scenario(std::make_shared<const Scenario>(changed), options).verdict == Verdict::match;
@@ -178,7 +166,7 @@ class OptionSearch {
 
   const CheckResult& result_;
   SmallLayout small_;
-  OptionRepairs found_;
+  OptionRepairs& found_;
 };
 
 }  // namespace
@@ -188,14 +176,22 @@ OptionRepairs option_repairs(const CheckResult& result) {
       result.verdict == Verdict::error || wrong_in_model_alone(result) || !result.scenario->edits.empty())
     return {};
   const expression::ParsedOnce parsed_once;
-  OptionRepairs none;
+  OptionRepairs found;
   try {
     const Budget budget(Budget::search);
-    return OptionSearch(result).run();
+    OptionSearch(result, found).run();
   } catch (const OverBudget& over) {
-    none.cut_off = over.what();
+    found.cut_off = over.what();
+  } catch (const InputError& error) {
+    found.cut_off = fmt::format("of a scenario that it made it says \"{}\"", error.diagnostics().front().message);
   }
-  return none;
+  std::stable_sort(found.repairs.begin(), found.repairs.end(), [](const OptionRepair& a, const OptionRepair& b) {
+    const auto key = [](const OptionRepair& one) {
+      return std::tuple(one.asks_otherwise, !one.given, one.repair.reach, one.steps_changed, !one.to_default);
+    };
+    return key(a) < key(b);
+  });
+  return found;
 }
 
 }  // namespace lockstep::diagnosis

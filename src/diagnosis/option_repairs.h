@@ -13,7 +13,7 @@ struct OptionRepairs {
   std::vector<OptionRepair> repairs;  ///< those given first, then right for more sizes, then fewer steps that change
   int options = 0;                    ///< of the framework, of which another value was tried
   int values = 0;                     ///< that were tried and not refused by the framework
-  std::string cut_off;                ///< why none is known: half a sentence; "" where that is not so
+  std::string cut_off;                ///< why not all were tried: half a sentence; "" where they were
 };
 
 /// Which option of its framework makes a wrong file right: one at a time, the default, the other values that the

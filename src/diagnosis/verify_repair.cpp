@@ -2,16 +2,17 @@
 #include "src/diagnosis/verify_repair.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <future>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "lockstep/communication.h"
 #include "lockstep/prove.h"
 #include "src/base/budget.h"
+#include "src/base/counted.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/workload.h"
@@ -31,10 +32,7 @@ std::string open_names(const Proof& proof) {
   names.reserve(proof.axes.size() + 1);
   for (const Axis axis : proof.axes) names.emplace_back(name_of(axis));
   if (proof.micro_batches) names.emplace_back("micro_batches");
-  if (names.size() < 2) return fmt::format("{}", fmt::join(names, ""));
-  const std::string last = names.back();
-  names.pop_back();
-  return fmt::format("{} and {}", fmt::join(names, ", "), last);
+  return listed_words(std::move(names));
 }
 
 /// A scenario whose steps speak of axes that the parametric engine keeps, such as ep, may have none.

@@ -59,12 +59,17 @@ std::string at_fault_text(const Blame& blame, bool verbose, const Style& style) 
   return text;
 }
 
+namespace {
+
 /// Whether the scenario chose options of a framework and edited nothing.
-static bool has_options_alone(const CheckResult& result) {
+bool has_options_alone(const CheckResult& result) {
   const Json* schedule = result.scenario->document.find("schedule");
-  return result.scenario->edits.empty() && schedule != nullptr && schedule->find("framework") != nullptr &&
-         schedule->find("options") != nullptr;
+  if (schedule == nullptr || !result.scenario->edits.empty()) return false;
+  const Json* options = schedule->find("options");
+  return schedule->find("framework") != nullptr && options != nullptr && !options->members().empty();
 }
+
+}  // namespace
 
 std::string blame_text(const CheckResult& result, bool verbose, const Style& style) {
   if (result.repairs.empty()) return "";

@@ -43,21 +43,12 @@ std::string own_sizes(const CheckResult& result) {
 
 std::string replay_text(const CheckResult& result, const Repair& repair) {
   // The parametric engine decides, and replays nothing.
-  const bool decided = repair.verified == std::vector<std::string>{"parametric"};
+  std::vector<std::string> replaying = repair.verified;
+  const bool decided = std::erase(replaying, "parametric") > 0;
+  const std::string replayed = listed_words(std::move(replaying));
   return fmt::format("{} at {} by {}{}", decided ? "decided" : "replayed", own_sizes(result),
-                     fmt::join(repair.verified, " and "),
+                     !decided ? replayed : "parametric" + (replayed.empty() ? "" : ", replayed by " + replayed),
                      repair.host_left_out.empty() ? "" : " (" + repair.host_left_out + ")");
-}
-
-/// "1, 2 and 3"
-std::string listed(const std::vector<Json>& values) {
-  std::vector<std::string> words;
-  words.reserve(values.size());
-  for (const Json& value : values) words.push_back(one_line(value));
-  if (words.size() == 1) return words.front();
-  const std::string last = words.back();
-  words.pop_back();
-  return fmt::format("{} and {}", fmt::join(words, ", "), last);
 }
 
 std::string option_text(const CheckResult& result, const OptionRepair& option) {
@@ -66,10 +57,11 @@ std::string option_text(const CheckResult& result, const OptionRepair& option) {
                                  option.given ? "" : ", its default");
   if (option.asks_otherwise) text += "; what is right changes with it";
   text += fmt::format("\n     {}\n     {}\n", reach_text(option.repair), replay_text(result, option.repair));
-  if (option.right.size() > 1) {
-    const std::vector<Json> others(option.right.begin() + 1, option.right.end());
-    text += fmt::format("     right at {} as well, and not tried elsewhere: {}\n", own_sizes(result), listed(others));
-  }
+  std::vector<std::string> others;
+  for (std::size_t at = 1; at < option.right.size(); ++at) others.push_back(one_line(option.right[at]));
+  if (!others.empty())
+    text += fmt::format("     right at {} as well, and proved for no others: {}\n", own_sizes(result),
+                        listed_words(std::move(others)));
   return "\n" + text;
 }
 
@@ -83,7 +75,7 @@ void options_text(const CheckResult& result, const RepairFindings& findings, con
   write(fmt::format("\n  {} of {} {} tried, one at a time; {}\n", counted(findings.values_tried, "other value"),
                     counted(findings.options_tried, "option"), findings.values_tried == 1 ? "was" : "were",
                     findings.options.empty()
-                        ? "none is right"
+                        ? "none was found to be right"
                         : counted(static_cast<int>(findings.options.size()), "option") +
                               (findings.options.size() == 1 ? " has" : " have") + " one that is right"));
 }
@@ -93,11 +85,9 @@ void write_json_option(const OptionRepair& option, JsonWriter& json) {
   json.key("option").string(option.option);
   json.key("value").value(option.value, true);
   json.key("given").boolean(option.given);
-  for (const auto& [key, values] : {std::pair("right", &option.right), std::pair("wrong", &option.wrong)}) {
-    json.key(key).begin_array(true);
-    for (const Json& value : *values) json.value(value, true);
-    json.end_array();
-  }
+  json.key("right").begin_array(true);
+  for (const Json& value : option.right) json.value(value, true);
+  json.end_array();
   json.key("to_default").boolean(option.to_default);
   json.key("asks_otherwise").boolean(option.asks_otherwise);
   json.key("verified").strings(option.repair.verified, true);

@@ -195,14 +195,14 @@ def test_options_of_the_framework_come_before_edits_of_its_steps(run, files):
         "  option gradient_predivide_factor: 1, its default, in place of 4\n"
         "     right for every size of dp (parametric)\n"
         "     replayed at the file's own sizes by symbolic and host\n"
-        "     right at the file's own sizes as well, and not tried elsewhere: 2 and 3"
+        "     right at the file's own sizes as well, and proved for no others: 2 and 3"
     )
     assert re.search(r"\n  \d+ other values of \d+ options were tried, one at a time; \d+ options have one that is right\n\n  1\. ", shown.stdout)
     assert "has this and other repairs, and tries the options of the framework\n" in run("check", "twice.json").stdout
     report = json.loads(run("repair", "-f", "json", "twice.json").stdout)
     assert list(report) == ["lockstep", "file", "verdict", "options", "option_values_tried", "repairs", "found", "tried", "time"]
     assert report["options"][0] == {
-        "option": "gradient_predivide_factor", "value": 4, "given": True, "right": [1, 2, 3], "wrong": [], "to_default": True,
+        "option": "gradient_predivide_factor", "value": 4, "given": True, "right": [1, 2, 3], "to_default": True,
         "asks_otherwise": False, "verified": ["symbolic", "host"], "reach": "every size of the axes in play",
         "proof": "right for every size of dp",
     }
@@ -218,3 +218,43 @@ def test_a_file_with_edits_of_its_own_is_repaired_in_its_edits(run, files):
     shown = run("repair", "edited.json").stdout
     assert "\n  option " not in shown and "\n  1. " in shown
     assert "options of the framework" not in run("check", "edited.json").stdout
+
+
+def test_an_engine_that_replays_nothing_is_said_to_decide(run, files):
+    large = of_deepspeed({"gradient_allreduce_op": "sum"})
+    large["layout"]["dp"] = 4096
+    (files / "large.json").write_text(json.dumps(large))
+    shown = run("repair", "--most", "1", "large.json").stdout
+    assert shown.count("     decided at the file's own sizes by parametric, replayed by host\n") == 2 and "replayed at" not in shown
+
+
+def test_no_options_are_promised_where_none_are_given(run, files):
+    none = of_deepspeed({})
+    none["schedule"] = {"framework": "deepspeed", "options": {}}
+    none["batch"]["loss"] = "sum"
+    (files / "none.json").write_text(json.dumps(none))
+    shown = run("check", "none.json").stdout
+    assert "has this and other repairs\n" in shown
+
+
+def test_a_value_that_is_right_at_a_small_layout_alone_is_not_said_to_be_right(run, files):
+    framework = {
+        "lockstep_framework": 1, "name": "kinds", "help": "Divides in several ways.",
+        "options": {"kind": {"type": "integer", "default": 0, "allowed": [0, 1, 2], "help": "0: not at all; 1: by dp; 2: by at most 2"}},
+        "batch": {"loss": "micro_batch_mean"},
+        "steps": [
+            {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1 / (tokens * micro_batches)"}]},
+            {"name": "sum", "op": "all_reduce", "over": "dp"},
+            {"name": "by_dp", "op": "scale", "by": "1 / dp", "when": "kind == 1"},
+            {"name": "by_two", "op": "scale", "by": "1 / min(dp, 2)", "when": "kind == 2"},
+        ],
+    }
+    (files / "kinds.jsonc").write_text(json.dumps(framework))
+    document = {**of_deepspeed({}), "schedule": {"framework": "./kinds.jsonc", "options": {"kind": 0}}}
+    (files / "kinds.json").write_text(json.dumps(document))
+    found, = json.loads(run("repair", "-f", "json", "kinds.json").stdout)["options"]
+    assert found["right"] == [1] and found["reach"] == "every size of the axes in play"
+    document["layout"]["dp"] = 2
+    (files / "kinds.json").write_text(json.dumps(document))
+    found, = json.loads(run("repair", "-f", "json", "kinds.json").stdout)["options"]
+    assert found["right"] == [1, 2]
