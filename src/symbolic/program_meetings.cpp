@@ -56,7 +56,7 @@ class MeetingCheck {
   std::string run() {
     for (std::size_t i = 0; i < members_; ++i) {
       const ProgramCall& own = call(i);
-      std::vector<std::size_t>& positions = positions_[&own];
+      std::vector<std::size_t>& positions = positions_[{programs_.program_of[at(ranks_[i])], meeting_.calls[i]}];
       positions.push_back(i);
       if (positions.size() == 1) {
         if (const std::string part = differs(call(0), own); !part.empty())
@@ -132,14 +132,15 @@ class MeetingCheck {
   /// those that make another it is as much for all of them.
   bool all_pairs_agree() const {
     for (const auto& [taking, takers] : positions_) {
-      if (taking->output_splits.empty()) continue;
+      const std::vector<std::int64_t>& taken = call(takers.front()).output_splits;
+      if (taken.empty()) continue;
       for (const auto& [sending, senders] : positions_) {
+        const ProgramCall& source = call(senders.front());
         Budget::spend(1 + static_cast<std::int64_t>((takers.size() + senders.size()) / 8));
-        const std::int64_t each = sent(*sending, takers.front());
+        const std::int64_t each = sent(source, takers.front());
         const bool agree =
-            std::all_of(takers.begin(), takers.end(), [&](std::size_t to) { return sent(*sending, to) == each; }) &&
-            std::all_of(senders.begin(), senders.end(),
-                        [&](std::size_t from) { return taking->output_splits[from] == each; });
+            std::all_of(takers.begin(), takers.end(), [&](std::size_t to) { return sent(source, to) == each; }) &&
+            std::all_of(senders.begin(), senders.end(), [&](std::size_t from) { return taken[from] == each; });
         if (!agree) return false;
       }
     }
@@ -175,7 +176,7 @@ class MeetingCheck {
       case ProgramOp::scatter:
         return sent(call(at(own.root)), i);
       case ProgramOp::all_to_all:
-        for (const auto& [sending, senders] : positions_) sum += std::ssize(senders) * sent(*sending, i);
+        for (const auto& [sending, senders] : positions_) sum += std::ssize(senders) * sent(call(senders.front()), i);
         return sum;
       default:
         return own.elements;
@@ -194,8 +195,10 @@ class MeetingCheck {
   const Meeting& meeting_;
   const std::vector<int>& ranks_;
   std::size_t members_;
-  std::map<const ProgramCall*, std::vector<std::size_t>> positions_;  // of those that make it
-  std::int64_t elements_ = 0;                                         // that all put in
+  // Of those that make one call: the number of the program and of the call in it, which order them on every machine
+  // alike.
+  std::map<std::pair<int, std::size_t>, std::vector<std::size_t>> positions_;
+  std::int64_t elements_ = 0;  // that all put in
 };
 
 class Matcher {

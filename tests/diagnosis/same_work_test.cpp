@@ -11,6 +11,10 @@
 #include "tests/cases.h"
 #include "tests/catch.h"
 
+// Under sanitizers what the C library takes for itself counts too: 32 bytes, once, for each variable of a thread that
+// it has to destroy.
+#if !LOCKSTEP_HAS_SANITIZERS
+
 using namespace lockstep;
 
 namespace {
@@ -38,3 +42,5 @@ TEST_CASE("a check takes the same work whatever was checked before") {
     CHECK(work_for((root / name).string(), text) == first);
   }
 }
+
+#endif

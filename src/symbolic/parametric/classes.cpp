@@ -363,7 +363,7 @@ void StepSelections::find_by_stage() {
     if (step.op == Op::each && tells_stages_apart(schedule, alone)) all_by_stage_ = step.name;
   }
   for (const Step* step : steps_) {
-    if (tells_stages_apart(schedule, *step)) by_stage_.insert(step);
+    if (tells_stages_apart(schedule, *step)) by_stage_.push_back(step);
   }
 }
 

@@ -83,7 +83,7 @@ class StepSelections {
   std::set<int> named_stages_, compared_stages_;
   bool all_stages_ = false;
   std::optional<std::string> all_by_stage_;  ///< of all parameters: a step around others, or the loss
-  std::set<const Step*> by_stage_;
+  std::vector<const Step*> by_stage_;        ///< in the order of the schedule: the first one is named
   std::vector<Class> classes_;
 };
 
