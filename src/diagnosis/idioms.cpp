@@ -236,10 +236,13 @@ int Idioms::distance(const std::vector<Candidate>& edits) const {
 }
 
 int Idioms::place(const std::vector<Candidate>& edits) const {
-  if (edits.size() != 1 || edits.front().edit.action != Edit::Action::insert) return 0;
   const Edit& edit = edits.front().edit;
+  // A mean may be brought in as a scale and a sum.
+  const bool in_two = edits.size() == 2 && edits.back().is_with_previous && edit.values.op == Op::scale;
+  if ((edits.size() != 1 && !in_two) || edit.action != Edit::Action::insert) return 0;
+  const Step& reduction = edits.back().edit.values;
   const ListedStep* beside = find_listed(list_, edit.beside.name);
-  if (beside == nullptr || operation(edit.values.op).value != Operation::Value::reduction) return 0;
+  if (beside == nullptr || operation(reduction.op).value != Operation::Value::reduction) return 0;
   auto last = list_.begin() + (beside - list_.data());
   if (!edit.after) {
     if (last == list_.begin()) return 0;
@@ -247,7 +250,7 @@ int Idioms::place(const std::vector<Candidate>& edits) const {
   } else if (beside->op() == Op::each) {
     while (last + 1 != list_.end() && !(last + 1)->each.empty()) ++last;
   }
-  const ActingStep added(edit.values);
+  const ActingStep added(reduction);
   const bool too_late = std::any_of(list_.begin(), last + 1, [&](const ListedStep& step) {
     const Operation& row = operation(step.op());
     if (row.counts || row.ownership != Operation::Ownership::intersects_own_slice) return row.counts;

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/operation.h"
+#include "src/diagnosis/product.h"
 #include "src/scenario/step_keys.h"
 
 namespace lockstep::diagnosis {
@@ -212,6 +214,27 @@ class Insertions {
 
 std::vector<Candidate> insertions(const std::vector<ListedStep>& steps, const CandidateValues& values) {
   return Insertions(steps, values).all();
+}
+
+std::optional<Candidate> in_two_steps(const Candidate& mean) {
+  const Edit& edit = mean.edit;
+  if (edit.action != Edit::Action::insert || edit.values.reduction != Reduction::average || !edit.values.over)
+    return std::nullopt;
+  Product ranks;
+  for (const Over::Pick& pick : edit.values.over->picks) {
+    if (pick.coordinates) return std::nullopt;
+    ranks = ranks.times(Product::parse(name_of(pick.axis)));
+  }
+  Step sum = edit.values;
+  scenario::remove_key(sum, "reduce");
+  Step scale = sum;
+  scenario::remove_key(scale, "over");
+  scale.name = sum.name + "_scale";
+  scale.op = Op::scale;
+  scale = scenario::with(std::move(scale), "by", &Step::by, std::optional(Product().over(ranks).expression()));
+  Candidate two = {Candidate::Kind::insert, scale.name, Edit::insert(scale, edit.beside.name, edit.after)};
+  two.together = {{Candidate::Kind::insert, sum.name, Edit::insert(sum, scale.name, true)}};
+  return two;
 }
 
 }  // namespace lockstep::diagnosis

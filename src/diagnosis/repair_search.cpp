@@ -314,6 +314,9 @@ void SearchForRepairs::single(std::vector<Candidate> candidates) {
   for (Candidate& candidate : candidates) {
     if (found_.tried > space_.most_trials() || !space_.is_relevant(candidate, list)) continue;
     const std::optional<OracleAnswer> answer = judge({&candidate});
+    if (const std::optional<Candidate> two = in_two_steps(candidate);
+        two && answer && answer->right() && !nearest_only_)
+      judge({&*two});
     if (!answer || answer->state != OracleAnswer::State::wrong) continue;
     const bool takes_back = candidate.kind == Candidate::Kind::restore || candidate.kind == Candidate::Kind::drop;
     if (takes_back && taking_back_.size() < most_first_edits) taking_back_.push_back(candidate);

@@ -258,3 +258,15 @@ def test_a_value_that_is_right_at_a_small_layout_alone_is_not_said_to_be_right(r
     (files / "kinds.json").write_text(json.dumps(document))
     found, = json.loads(run("repair", "-f", "json", "kinds.json").stdout)["options"]
     assert found["right"] == [1, 2]
+
+
+def test_a_mean_that_is_missing_is_also_said_as_a_scale_and_a_sum(run):
+    report = json.loads(run("repair", "-f", "json", ROOT / "scenarios/ddp/noop-hook.json").stdout)
+    mean, two = report["repairs"][:2]
+    assert mean["edits"] == [{"insert": {"name": "dp_all_reduce", "op": "all_reduce", "over": "dp", "reduce": "avg"}, "after": "micro_batches"}]
+    assert two["edits"] == [
+        {"insert": {"name": "dp_all_reduce_scale", "op": "scale", "by": "1 / dp"}, "after": "micro_batches"},
+        {"insert": {"name": "dp_all_reduce", "op": "all_reduce", "over": "dp"}, "after": "dp_all_reduce_scale"},
+    ]
+    assert two["reach"] == mean["reach"] == "every size" and two["verified"] == ["symbolic", "host"]
+    assert report["found"] == 4

@@ -68,7 +68,8 @@ def judge_blame(found, said, change):
     """`said` is what a report has under "diagnosis", `change` the fix."""
     found.blamed, found.why = ([blame[key] for blame in said.get("blame", [])] for key in ("step", "why"))
     edits = [edit for repair in said.get("repairs", [])[:1] for edit in repair["edits"]]
-    keys = frozenset(change.named(step, edits) for step in found.blamed)
+    named = {change.named(step, edits) for step in found.blamed}
+    keys = frozenset(named.union(*(change.completes(key, edits) for key in named)))
     ways = change.ways()
     if not keys:
         found.blame = "nothing"
@@ -90,7 +91,7 @@ def judge_repairs(found, repairs, files, fixed):
         document = pairs.resolved(file)
         # Every repair that is offered matches: both give the gradients of one device, if it is the same one.
         found.equal = found.equal or pairs.same_question(document, fixed)
-        ours = fix.with_numbers_of(fix.plain(document), wanted, document["layout"])
+        ours = fix.with_factors_of(fix.plain(document), wanted, document["layout"])
         if ours == wanted and not found.place:
             found.place = place
             found.letters = document["schedule"]["steps"] == fixed["schedule"]["steps"]

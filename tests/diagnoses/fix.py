@@ -15,17 +15,26 @@ parameters, which factor and which place that step should have is a question to 
 
 Two schedules are the same plain steps where, one by one and in order, everything is the same: op, groups, buffers,
 factors, conditions, geometry, and the parameters selected, however the selectors are spelled. Names do not count, for the
-name of a step that is missing is anybody's guess; a key that has its default is one that is not there. Plain steps of a
-framework have numbers where its file speaks of sizes, such as `1 * sp / 2` for `1 * sp / (dp * sp)`: where one of two factors
-speaks of fewer axes than the other, and of no other ones, their values at the file's sizes decide. Others are compared by text.
+name of a step that is missing is anybody's guess; a key that has its default is one that is not there. What plain steps of a
+framework say is said for its whole mesh, of which a file has a part:
+
+- groups are compared by their ranks, and factors by what they come to for all sizes of the axes that have more than one
+  rank, with a sum of tokens as an unknown: where cp is 1, `["dp", "cp"]` is dp, and `1 / (dp * cp)` is `1 / dp`;
+- there are numbers where a framework's file speaks of sizes, such as `1 * sp / 2` for `1 * sp / (dp * sp)`: where one of two
+  factors speaks of fewer axes than the other, and of no other ones, their values at the file's sizes decide.
+
+A mean over ranks may be missing in one step or in two: where blame says that nothing averages, and the fix adds the sum over
+the same groups with a scale by one over their number beside it, it has named both.
 """
 
 import json
 import math
 import re
+import zlib
 from fractions import Fraction
 
 import pairs  # noqa: F401 (finds the folders)
+from layout import Mesh
 from placement import fits
 
 DEFAULTS = {"reduce": "sum", "on": "all", "async": False, "buffer": "grad", "to": "grad", "only": {}, "when": True, "count": True, "combine": "sum"}
@@ -81,7 +90,7 @@ class Fix:
 
     def __init__(self, wrong, fixed):
         old, new = wrong["schedule"]["steps"], fixed["schedule"]["steps"]
-        self.steps = new
+        self.steps, self.sizes = new, Sizes(fixed["layout"])
         self.before, self.after = listed(old), listed(new)
         self.too_many = self.before.keys() - self.after.keys()
         self.missing = self.after.keys() - self.before.keys()
@@ -113,10 +122,21 @@ class Fix:
             if "insert" not in edit or step not in (edit["insert"].get("name", ""), edit[side]):
                 continue
             for key in sorted(self.missing):
-                alike = all(groups(edit["insert"].get(word)) == groups(self.after[key].get(word)) for word in ("op", "over", "for"))
-                if alike and (step not in self.before or self.beside(key, side) == step):
+                if self.alike(edit["insert"], self.after[key]) and (step not in self.before or self.beside(key, side) == step):
                     return key
         return step
+
+    def alike(self, one, other):
+        return all(one.get(word) == other.get(word) for word in ("op", "for")) and self.sizes.group(one.get("over")) == self.sizes.group(other.get("over"))
+
+    def completes(self, key, edits):
+        """The missing scale that makes a mean of the missing sum `key`, where one edit inserts that mean."""
+        inserted = [edit["insert"] for edit in edits if "insert" in edit]
+        if key not in self.missing or not any(step.get("reduce") == "avg" and self.alike(step, self.after[key]) for step in inserted):
+            return set()
+        one_of_all = Fraction(1, len(self.sizes.group(self.after[key]["over"])[0]))
+        beside = {self.beside(key, "after"), self.beside(key, "before")} & self.missing
+        return {name for name in beside if self.after[name]["op"] == "scale" and self.sizes.value(self.after[name]["by"]) == one_of_all}
 
     def beside(self, key, side):
         """The step that the step of the fixed schedule stands directly after, or before; "" at an end of a list."""
@@ -138,11 +158,6 @@ class Fix:
         return "; ".join(said)
 
 
-def groups(over):
-    """One spelling of `over`."""
-    return sorted([over] if isinstance(over, str) else over) if isinstance(over, (str, list)) else over
-
-
 def selected(selectors, parameters):
     """Names of the parameters that a step acts on; the selectors themselves where a rank's own size decides."""
     if selectors is None:
@@ -161,9 +176,70 @@ def selected(selectors, parameters):
     return [parameter["name"] for parameter in parameters if is_in(parameter) or parameter.get("tied") in tied]
 
 
+class Sizes:
+    """What groups and factors are at the sizes of a layout."""
+
+    TERM = re.compile(r"(?:sum|max)\([^()]*\)|[A-Za-z_][\w.]*|\d+(?:\.\d+)?|\S")
+
+    def __init__(self, layout):
+        self.mesh = Mesh(layout)
+        self.size = {**self.mesh.size, "world": self.mesh.world}
+
+    def group(self, over):
+        """The ranks that meet, however their axes are spelled."""
+        return sorted({self.mesh.group(over, rank) for rank in range(self.mesh.world)} - {None}) if over is not None else None
+
+    def terms(self, factor):
+        """The words of a factor; a sum of tokens is one, without axes of one rank."""
+        words = self.TERM.findall(str(factor))
+        for place, word in enumerate(words):
+            if word.startswith("sum("):
+                what, *axes = (part.strip() for part in word[4:-1].split(","))
+                words[place] = "sum(" + ", ".join([what, *sorted(axis for axis in axes if self.size.get(axis) != 1)]) + ")"
+        return words
+
+    def value(self, factor, size=None):
+        """At these sizes; each number of tokens, or sum of it, is an unknown. Nothing for what is no product of such."""
+        words = self.terms(factor)
+        is_call = any(word[0].isalnum() and after == "(" for word, after in zip(words, words[1:]))
+        if is_call or not all(word in "+-*/()" or word[0].isalnum() for word in words):
+            return None
+        unknown = {word: Fraction(zlib.crc32(word.encode()), 7) for word in words if word[0].isalpha()}
+        known = {**unknown, **(size or self.size)}
+        return eval("".join(word if word in "+-*/()" else f"Fraction('{known.get(word, word)}')" for word in words), {"Fraction": Fraction})
+
+    def other_sizes(self):
+        """Unlike sizes of the axes that have more than one rank: factors that are equal there are equal everywhere."""
+        free = ("tp", "cp", "sp", "pp", "dp_shard", "dp_replicate", "ep", "etp")
+        size = {axis: Fraction(1 if self.size[axis] == 1 else zlib.crc32(axis.encode()), 1) for axis in free}
+        size["dp"] = size["dp_shard"] * size["dp_replicate"]
+        size["world"] = size["tp"] * size["cp"] * size["sp"] * size["dp"] * size["pp"]
+        size["edp"] = size["world"] / (size["etp"] * size["ep"] * size["pp"])
+        size["edp_replicate"] = size["dp_replicate"] if self.size["edp_replicate"] > 1 else Fraction(1)
+        size["edp_shard"] = size["edp"] / size["edp_replicate"]
+        return size
+
+    def speaks_of(self, factor):
+        words = {word for word in self.terms(factor) if word[0].isalpha() and self.size.get(word) != 1}
+        return words - {"world"} | {axis for axis in ("tp", "cp", "sp", "dp", "pp") if "world" in words and self.size[axis] > 1}
+
+    def same(self, factor, other):
+        """Whether two factors are one, or come to one number where one speaks of fewer sizes than the other."""
+        if self.terms(factor) == self.terms(other):
+            return True
+        everywhere = self.value(factor, self.other_sizes())
+        if everywhere is None or self.value(other) is None:
+            return False
+        if everywhere == self.value(other, self.other_sizes()):
+            return True
+        ours, theirs = self.speaks_of(factor), self.speaks_of(other)
+        return (ours < theirs or theirs < ours) and self.value(factor) == self.value(other)
+
+
 def plain(document):
     """The steps of a plain document without what does not count."""
     parameters = document["model"]["parameters"]
+    sizes = Sizes(document["layout"])
     steps = listed(document["schedule"]["steps"])
     number = {step["name"]: place for place, step in enumerate(steps.values()) if "name" in step}
 
@@ -172,7 +248,7 @@ def plain(document):
         if step["op"] not in ("wait", "each"):
             found["params"] = selected(step.get("params"), parameters)
         if "over" in step:
-            found["over"] = groups(step["over"])
+            found["over"] = sizes.group(step["over"])
         if "for" in step:
             found["for"] = number[step["for"]]
         if "geometry" in step:
@@ -184,33 +260,16 @@ def plain(document):
     return [one(step) for step in document["schedule"]["steps"]]
 
 
-AXES = ("tp", "cp", "sp", "dp", "pp", "ep")
-
-
-def value_of(factor, layout):
-    """A factor of numbers and axis sizes as a fraction; nothing for any other."""
-    words = re.findall(r"[A-Za-z_]\w*|\d+|\S", str(factor))
-    known = {axis: layout.get(axis, 1) for axis in AXES}
-    if not all(word in known or word.isdigit() or word in "+-*/()" for word in words):
-        return None
-    return eval("".join(f"Fraction({known.get(word, word)})" if word not in "+-*/()" else word for word in words), {"Fraction": Fraction})
-
-
-def with_numbers_of(steps, others, layout):
-    """The plain steps, where the number of one stands beside a factor of sizes that comes to it with the other's text."""
-
-    def axes_of(factor):
-        return set(re.findall("[a-z_]+", str(factor)))
+def with_factors_of(steps, others, layout):
+    """The plain steps, each factor that is the other's with the other's text."""
+    sizes = Sizes(layout)
 
     def one(step, other):
         found = dict(step)
-        both = (step.get("by"), other.get("by"))
-        if None not in both and (axes_of(both[0]) < axes_of(both[1]) or axes_of(both[1]) < axes_of(both[0])):
-            values = [value_of(factor, layout) for factor in both]
-            if values[0] is not None and values[0] == values[1]:
-                found["by"] = other["by"]
+        if "by" in step and "by" in other and sizes.same(step["by"], other["by"]):
+            found["by"] = other["by"]
         if "steps" in step:
-            found["steps"] = with_numbers_of(step["steps"], other.get("steps", []), layout)
+            found["steps"] = with_factors_of(step["steps"], other.get("steps", []), layout)
         return found
 
     return [one(*pair) for pair in zip(steps, others)] + steps[len(others) :]

@@ -17,7 +17,7 @@ def document(*after, inside=()):
         {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1 / tokens"}, *copy.deepcopy(inside)]},
         *copy.deepcopy(after),
     ]
-    return {"lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": PARAMETERS}, "schedule": {"steps": steps}}
+    return {"lockstep": 1, "layout": {"dp": 2, "tp": 2}, "model": {"parameters": PARAMETERS}, "schedule": {"steps": steps}}
 
 
 SCALE = {"name": "dp_scale", "op": "scale", "by": "1 / dp"}
@@ -106,11 +106,41 @@ def test_selectors_without_a_wanted_one_start_from_all_and_ties_go_together():
 def test_a_factor_of_sizes_is_the_number_that_it_comes_to_and_no_other_factor_of_sizes():
     def same(ours, theirs):
         wanted = fix.plain(document({**SCALE, "by": theirs}))
-        return fix.with_numbers_of(fix.plain(document({**SCALE, "by": ours})), wanted, {"dp": 2, "tp": 2}) == wanted
+        return fix.with_factors_of(fix.plain(document({**SCALE, "by": ours})), wanted, {"dp": 2, "tp": 2}) == wanted
 
-    assert same("1 * sp / (dp * sp)", "1/2") and same("0.5", "1/dp") is False
+    assert same("1 * sp / (dp * sp)", "1/2") and same("0.5", "1/dp")
     assert same("1 / dp", "1 / 2") and same("2 * dp", "4")
     assert same("1 * sp / (dp * sp)", "1 * sp / 2") and not same("1 * sp / (dp * sp)", "1 * sp / 3")
     assert not same("1 / dp", "1 / 3") and not same("1 / dp", "1 / tp") and not same("1 / tokens", "1 / 2")
     inner = fix.plain(document(inside=[{**SCALE, "by": "1 / dp"}]))
-    assert fix.with_numbers_of(inner, fix.plain(document(inside=[{**SCALE, "by": "1/2"}])), {"dp": 2}) == fix.plain(document(inside=[{**SCALE, "by": "1/2"}]))
+    assert fix.with_factors_of(inner, fix.plain(document(inside=[{**SCALE, "by": "1/2"}])), {"dp": 2, "tp": 2}) == fix.plain(document(inside=[{**SCALE, "by": "1/2"}]))
+
+
+def test_what_plain_steps_say_of_axes_of_one_rank_does_not_count():
+    for over, tokens in ((["dp", "cp"], "sum(tokens, dp, cp)"), ("dp_shard", "sum(tokens, dp)"), ("edp", "sum(tokens, sp, dp)")):
+        one, other = ({**REDUCE, "over": over}, {**SCALE, "by": f"1 / {tokens}"})
+        wanted = fix.plain(document(REDUCE, {**SCALE, "by": "1 / sum(tokens, dp)"}))
+        steps = fix.with_factors_of(fix.plain(document(one, other)), wanted, {"dp": 2, "tp": 2})
+        # etp is 1 here, so that edp goes through all four ranks.
+        assert (steps == wanted) == (over != "edp") and steps[-1] == wanted[-1]
+    assert fix.Sizes({"dp": 2, "tp": 2}).same("world / (tp * sum(tokens, dp))", "dp / sum(tokens, dp)")
+    assert not fix.Sizes({"dp": 2, "tp": 2}).same("world / sum(tokens, dp)", "dp / sum(tokens, dp)")
+    assert not fix.Sizes({"dp": 2, "tp": 2}).same("1 / sum(tokens, dp)", "1 / sum(tokens, tp)")
+    assert fix.Sizes({"dp": 2, "ep": 2}).same("1 / ep", "edp / (dp * cp)")
+    assert not fix.Sizes({"dp": 2, "ep": 2, "etp": 1, "tp": 2}).same("1 / ep", "edp / (dp * cp)")
+    assert fix.Sizes({"dp_shard": 2}).same("1 / dp", "1 / dp_shard")
+    assert not fix.Sizes({"dp": 2}).same("1 / max(sum(tokens, dp), 1)", "1 / sum(tokens, dp)")
+
+
+def test_a_missing_mean_is_said_in_one_step_or_in_two():
+    change = fix.Fix(document(), document({**REDUCE, "over": ["dp", "cp"]}, SCALE))
+    mean = {"insert": {"name": "dp_all_reduce", "op": "all_reduce", "over": "dp", "reduce": "avg"}, "after": "micro_batches"}
+    assert change.completes("dp_all_reduce", [mean]) == {"dp_scale"}
+    total = {**mean, "insert": {key: value for key, value in mean["insert"].items() if key != "reduce"}}
+    over_tp = {**mean, "insert": {**mean["insert"], "over": "tp"}}
+    assert not change.completes("dp_all_reduce", [total]) and not change.completes("dp_all_reduce", [over_tp])
+    third = fix.Fix(document(), document(REDUCE, {**SCALE, "by": "1/3"}))
+    assert not third.completes("dp_all_reduce", [mean])
+    # A scale that was there is no part of what is missing.
+    there = fix.Fix(document(SCALE), document(REDUCE, SCALE))
+    assert not there.completes("dp_all_reduce", [mean])
