@@ -268,5 +268,5 @@ def test_a_mean_that_is_missing_is_also_said_as_a_scale_and_a_sum(run):
         {"insert": {"name": "dp_all_reduce_scale", "op": "scale", "by": "1 / dp"}, "after": "micro_batches"},
         {"insert": {"name": "dp_all_reduce", "op": "all_reduce", "over": "dp"}, "after": "dp_all_reduce_scale"},
     ]
-    assert two["reach"] == mean["reach"] == "every size" and two["verified"] == ["symbolic", "host"]
+    assert two["reach"] == mean["reach"] == "every size of the axes in play" and two["verified"] == ["symbolic", "host"]
     assert report["found"] == 4
