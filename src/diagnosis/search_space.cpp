@@ -151,7 +151,7 @@ void SearchSpace::limit() {
 void SearchSpace::find_values() {
   values_ = candidate_values(*result_.scenario->schedule, wrong_names(result_));
   std::set<Rational> factors;
-  bool uneven = false;
+  bool uneven = small_->step > 0;  // the same factor is right in an optimizer step before
   if (symbolic_of(*small_) != nullptr && small_->verdict == Verdict::mismatch) {
     for (const Difference& difference : differences(*small_)) {
       if (!difference.least) continue;

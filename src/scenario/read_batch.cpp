@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "src/base/budget.h"
 #include "src/base/counted.h"
@@ -216,12 +217,38 @@ void read_batch(const Json& object, Reading& reading) {
   }
 }
 
+namespace {
+
+/// Whether the batch lists counts of this name.
+bool is_counted(const std::string& name, const Reading& reading) {
+  const auto found = reading.batch.tokens_of_use.find(name);
+  return found != reading.batch.tokens_of_use.end() && found->second.kind == Batch::Tokens::Kind::list;
+}
+
+}  // namespace
+
 void check_use(const std::string& use, const Place& place, Reading& reading) {
   if (!reading.parameters_known || reading.uses.count(use) > 0) return;
   const std::vector<std::string> known(reading.uses.begin(), reading.uses.end());
   const std::string near = did_you_mean(use, known);
   reading.diagnostics.add(place, fmt::format("no parameter has the use \"{}\"{}", use,
                                              near.empty() ? "; the uses are " + quoted_alternatives(known) : near));
+}
+
+void check_tokens_of_uses(const Json& value, Reading& reading) {
+  const std::string& text = value.text();
+  constexpr std::string_view word = "tokens.";
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const std::size_t begin = at + word.size();
+    std::size_t end = begin;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_')) ++end;
+    const std::string name = text.substr(begin, end - begin);
+    if (is_counted(name, reading)) {
+      reading.counted.insert(name);
+    } else {
+      check_use(name, inside_string(value, begin, end - begin), reading);
+    }
+  }
 }
 
 void check_uses(const Json& batch, Reading& reading) {
@@ -231,8 +258,26 @@ void check_uses(const Json& batch, Reading& reading) {
     if (value == nullptr || (key == std::string_view("loss") && value->find("weight") != nullptr)) continue;
     for (const Json::Member& member : value->members()) {
       // What the uses without an entry of their own take.
-      if (member.key != "main") check_use(member.key, key_place(member), reading);
+      if (member.key == "main" || (key == std::string_view("tokens") && is_counted(member.key, reading))) continue;
+      check_use(member.key, key_place(member), reading);
     }
+  }
+  const Json* loss = batch.find("loss");
+  const auto check_weight = [&](const Json& of) {
+    const Json* weight = of.is_object() ? of.find("weight") : nullptr;
+    if (weight != nullptr && weight->is_string()) check_tokens_of_uses(*weight, reading);
+  };
+  if (loss == nullptr || !loss->is_object()) return;
+  check_weight(*loss);
+  for (const Json::Member& member : loss->members()) check_weight(member.value);
+}
+
+void check_counts(const Json& batch, Reading& reading) {
+  const Json* tokens = batch.find("tokens");
+  if (tokens == nullptr || !reading.parameters_known) return;
+  for (const Json::Member& member : tokens->members()) {
+    if (is_counted(member.key, reading) && member.key != "main" && !reading.counted.contains(member.key))
+      check_use(member.key, key_place(member), reading);
   }
 }
 

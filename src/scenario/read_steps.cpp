@@ -45,17 +45,6 @@ std::optional<Op> read_op(const Json& object, Reading& reading) {
   return found;
 }
 
-void check_tokens_of_uses(const Json& value, Reading& reading) {
-  const std::string& text = value.text();
-  constexpr std::string_view word = "tokens.";
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    const std::size_t begin = at + word.size();
-    std::size_t end = begin;
-    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_')) ++end;
-    check_use(text.substr(begin, end - begin), inside_string(value, begin, end - begin), reading);
-  }
-}
-
 void check_position(const Step& step, Reading& reading) {
   if (!step.root || !step.root->position || !step.over) return;
   std::int64_t size = 1;

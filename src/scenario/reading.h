@@ -24,6 +24,7 @@ struct Reading {
   std::shared_ptr<const Mesh> mesh;  ///< of `layout`, all sizes 1 while that is not known
   Batch batch;
   std::set<std::string> uses;                   ///< of all parameters
+  std::set<std::string> counted;                ///< lists of tokens of other names that factors or losses ask for
   bool parameters_known = false;                ///< the parameters had no mistake
   std::optional<Preset> preset;                 ///< where one was expanded without a mistake
   bool keep_sizes = false;                      ///< numbers that a framework derives from sizes stay expressions
@@ -71,8 +72,12 @@ void read_values(const std::vector<Json::Member>& members, const Reading& readin
 Expect read_expect(const Json& expect, Reading& reading);
 /// Adds a mistake where no parameter has this use.
 void check_use(const std::string& use, const Place& place, Reading& reading);
-/// The uses that a batch names.
+/// The same for each `tokens.USE` of an expression, where the batch does not list counts of that name.
+void check_tokens_of_uses(const Json& value, Reading& reading);
+/// The uses that a batch names, but for lists of tokens of other names.
 void check_uses(const Json& batch, Reading& reading);
+/// Adds a mistake for each list of tokens of a name that neither a parameter nor an expression has.
+void check_counts(const Json& batch, Reading& reading);
 
 std::optional<Expression> read_expression(const Json& value, const ExpressionUse& use, Reading& reading);
 Over read_over(const Json& value, Reading& reading);

@@ -60,6 +60,7 @@ class ScenarioReader {
     const Json parameters = read_model_part(fields.find("model"));
     scenario::check_uses(batch, reading_);
     const Json steps = read_schedule_part();
+    if (!steps.is_null()) scenario::check_counts(batch, reading_);
     if (const Json* expect = fields.find("expect")) {
       scenario.expect = scenario::read_expect(*expect, reading_);
       if (!steps.is_null()) scenario::check_expect(*expect, names_, missing_, model_.get(), reading_);

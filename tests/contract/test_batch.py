@@ -124,6 +124,25 @@ def test_tokens_may_be_given_per_use():
     assert reference(report) == "3*g0.main + 7*g0.mtp + 5*g1.main + 11*g1.mtp"
 
 
+def test_tokens_of_a_name_that_no_parameter_has_count_what_factors_and_losses_ask_for():
+    batch = {
+        "micro_batches": 1,
+        "steps": 2,
+        "tokens": {"main": [[[[3]], [[5]]], [[[2]], [[0]]]], "ranks": [[[[1]], [[1]]], [[[1]], [[0]]]]},
+        "loss": {"weight": "1 / (tokens * sum(tokens.ranks, dp))"},
+    }
+
+    def join(by, batch=batch):
+        return scenario([step("zero", "zero"), backward(by="1/tokens"), SUM, step("mean", "scale", by=by)], layout={"dp": 2}, batch=batch)
+
+    assert verdicts(join("1 / sum(tokens.ranks, dp, micro_batch)"), join("1 / dp")) == ["match", "mismatch"]
+    assert check(join("1 / dp"))["step"] == 1  # rank 1 is out of data there
+    # A factor asks for what the batch lists, the batch lists what something asks for, and no backward adds it.
+    assert "ranks" in message(join("1 / sum(tokens.ranks, dp, micro_batch)", {**batch, "loss": "sum", "tokens": batch["tokens"]["main"]}))
+    assert "ranks" in message(join("1 / dp", {**batch, "loss": "sum"}))
+    assert messages(scenario([step("b", "backward", uses=["ranks"]), SUM], layout={"dp": 2}, batch=batch))
+
+
 def test_a_piece_of_0_tokens_has_no_contribution_but_counts_in_the_means():
     batch = {"micro_batches": 2, "tokens": [[[[0]], [[2]]], [[[4]], [[1]]]]}
     # by would divide by 0 there, but is not evaluated.
