@@ -24,7 +24,7 @@ constexpr std::int64_t most_ranks = 1 << 20;
 constexpr const char* python_variable = "LOCKSTEP_PYTHON";
 
 struct ExtractArguments {
-  std::string ranks, output, steps, loss, data_axes, mesh, python, jobs, limit, ranks_of_machine;
+  std::string ranks, output, steps, loss, data_axes, mesh, placements, python, jobs, limit, ranks_of_machine;
   bool every = false, module = false, quiet = false;
   std::vector<std::string> script;
 };
@@ -73,6 +73,7 @@ std::string settings_of(const ExtractArguments& arguments) {
   if (!arguments.loss.empty()) settings.set("loss", Json::string(std::string(name_of(*given_loss(arguments.loss)))));
   if (!arguments.mesh.empty()) settings.set("mesh", mesh_of(arguments.mesh));
   if (!arguments.data_axes.empty()) settings.set("data_axes", list_of(axes_of(arguments.data_axes)));
+  if (!arguments.placements.empty()) settings.set("placements", Json::string(arguments.placements));
   if (!arguments.jobs.empty()) settings.set("jobs", number("--jobs", arguments.jobs, 1, 4096));
   settings.set("limit", number("--limit", arguments.limit, 300, 86400));
   settings.set("every", Json::boolean(arguments.every));
@@ -141,6 +142,12 @@ Command extract_command() {
        "The axes along which ranks see different tokens, where their names do not tell: dp,cp.",
        {},
        &arguments->data_axes},
+      {"--placements",
+       "RUN",
+       "A captured run of the script on a few ranks (lockstep.attach), where what the played ranks yield does not tell "
+       "which parameters ranks along an axis have shares of a gradient of.",
+       {},
+       &arguments->placements},
       {"--all-ranks", "", "Play every rank.", {}, &arguments->every},
       {"--ranks-of-machine", "N", "LOCAL_WORLD_SIZE of the script (default 8).", {}, &arguments->ranks_of_machine},
       {"-m,--module", "", "The script is a module, as of python -m.", {}, &arguments->module},

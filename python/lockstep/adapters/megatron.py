@@ -108,6 +108,7 @@ class Megatron(Plain):
         for tensor, names in shared:
             parameter = self.parameters.by_tensor[id(tensor)]
             parameter.aliases += [name for name in names if name != parameter.name and name not in parameter.aliases]
+        self.stages_send_parts_along = ["tp"] if any(getattr(chunk.config, "sequence_parallel", False) for chunk in self.chunks) else []
         self.fused = any(getattr(chunk.config, "gradient_accumulation_fusion", False) for chunk in self.chunks)
         self.before, self.step = {}, None
 

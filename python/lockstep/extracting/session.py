@@ -98,6 +98,7 @@ class Session:
         self.noise = Noise(0x10C457E9, draw)
         self.tape = {}  # what a rank that was played before has sent to all: by the group and the number of the call in it
         self.sent, self.sends = {}, {}  # the same of this rank, and how many such calls a group has had
+        self.alike = None  # alike.Alike
         self.members_of = {}  # by the reason for which it is not known: ranks whose numbers are in it
         self.calls = {}
         self.pending = []  # functions by which what asynchronous collectives leave is there
@@ -141,6 +142,8 @@ class Session:
                 memory.put(tensor, None)
             play()
             taped = self.from_tape(group, inputs, outputs, speaker, unknown) if op in ("broadcast", "scatter") else None
+            if self.alike is not None and not carries:
+                self.alike.passes(call, op, event["group"], inputs, outputs, more.get("peer"))
             if carries:
                 left = self.leave(outputs)
                 event.update({"output": left} if left else {})
