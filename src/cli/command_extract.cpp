@@ -125,6 +125,8 @@ Command extract_command() {
        "then: lockstep check step.json"},
       {"lockstep extract --ranks 16 --mesh dp=4,tp=4 -o step.json -- train.py",
        "where the script has no mesh with names"},
+      {"lockstep extract --ranks 64 --placements run -o step.json -- train.py --tp 8",
+       "run: captured on two ranks along tp"},
       {"lockstep extract --ranks 8 -m -o step.json -- package.train", "a module, as python -m"},
   };
   command.options = {
@@ -144,8 +146,8 @@ Command extract_command() {
        &arguments->data_axes},
       {"--placements",
        "RUN",
-       "A captured run of the script on a few ranks (lockstep.attach), where what the played ranks yield does not tell "
-       "which parameters ranks along an axis have shares of a gradient of.",
+       "A captured run of the script on a few ranks (docs/capture.md): whether ranks along an axis such as tp yield "
+       "one gradient of a parameter or shares of one, where what the played ranks yield does not tell.",
        {},
        &arguments->placements},
       {"--all-ranks", "", "Play every rank.", {}, &arguments->every},

@@ -10,17 +10,15 @@ that is so the prints of what is sent tell.
 """
 
 import hashlib
-import math
 
 import torch
 from torch.utils import _pytree
 
 from lockstep.extracting.merging import Mesh
+from lockstep.extracting.placements import TOLD
 from lockstep.optimizers import Replaced
 from lockstep.parameters import held_by, local_of
 
-# Along these nobody asks: what several stages yield is added up, and so are shares of a sequence.
-TOLD = ("pp", "cp", "sp")
 TO_EACH_ITS_OWN = ("reduce_scatter", "scatter", "all_to_all")
 SAMPLES = 16  # elements in a print
 MOST_PRINTS = 64  # of a parameter
@@ -40,16 +38,6 @@ def print_of(tensor):
     if not tensor.is_floating_point() or flat.numel() < 2 or bool((flat == flat[0]).all()) or not bool(flat.isfinite().all()):
         return [bits, None]
     return [bits, flat[::max(1, flat.numel() // SAMPLES)][:SAMPLES].to(torch.float64).tolist()]
-
-
-def same(one, other):
-    """Of two prints; None where they do not tell."""
-    if one[0] == other[0]:
-        return True if one[1] is not None else None
-    if one[1] is None or other[1] is None or len(one[1]) != len(other[1]):
-        return None
-    # One value that was rounded on other ways may have other bits.
-    return False if math.dist(one[1], other[1]) > 0.05 * max(math.hypot(*one[1]), math.hypot(*other[1])) else None
 
 
 class Alike:

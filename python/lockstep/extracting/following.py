@@ -37,11 +37,13 @@ class Following(TorchDispatchMode):
         keys = keys or {}
         if self.paused or not self.memory.storages or not isinstance(function, torch._ops.OpOverload):
             return function(*arguments, **keys)
-        if any(kind.__name__ in ("FakeTensor", "FunctionalTensor") for kind in types):
-            return function(*arguments, **keys)
+        for kind in types:
+            if kind.__name__ in ("FakeTensor", "FunctionalTensor"):
+                return function(*arguments, **keys)
         # A subclass such as DTensor takes the operation apart, and this mode sees its parts then.
-        if any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
-            return NotImplemented
+        for kind in types:
+            if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+                return NotImplemented
         self.operations += 1
         if self.operations % 4096 == 0:
             self.memory.sweep()
@@ -51,8 +53,11 @@ class Following(TorchDispatchMode):
                 return function(*arguments, **keys)
             finally:
                 self.given = []
-        with self.pause():
+        self.paused += 1  # as pause(), of which there are many thousands
+        try:
             after = self.rules.before(function, arguments, keys) if not self.stepping else self.rules.in_a_step(function, arguments, keys)
+        finally:
+            self.paused -= 1
         result = function(*arguments, **keys)
         if after is not None:
             with self.pause():

@@ -4,10 +4,10 @@ and frameworks say it of some (`placed` of a parameter); of others the gradients
 run of the same script (runs.py). What neither says stays unsaid, and is told.
 """
 
-import re
+import math
 
-from lockstep.extracting.alike import TOLD, same
-
+# Along these nobody asks: what several stages yield is added up, and so are shares of a sequence.
+TOLD = ("pp", "cp", "sp")
 WHOLE, SHARES, PARTS = "whole", "shares", "parts"
 WORDS = {WHOLE: "one gradient", SHARES: "shares of one", PARTS: "gradients of parts"}
 GRADIENTS = "the gradients"
@@ -20,6 +20,16 @@ class Conflict(Exception):
 def pattern(name):
     """A name without its numbers, such as those of layers."""
     return ".".join("*" if part.isdigit() else part for part in name.split("."))
+
+
+def same(one, other):
+    """Of two prints (alike.print_of); None where they do not tell."""
+    if one[0] == other[0]:
+        return True if one[1] is not None else None
+    if one[1] is None or other[1] is None or len(one[1]) != len(other[1]):
+        return None
+    # One value that was rounded on other ways may have other bits.
+    return False if math.dist(one[1], other[1]) > 0.05 * max(math.hypot(*one[1]), math.hypot(*other[1])) else None
 
 
 def counted(number):
@@ -134,8 +144,8 @@ class Placements:
         own = next((seen[name, axis] for name in names if (name, axis) in seen), None)
         told = self.run.said(names, axis) if self.run is not None else None
         if own is not None and told is not None and own[0] != told[0]:
-            raise Conflict('ranks along %s yield %s of parameter "%s", as %s say, and %s, as %s says: it is a run of something else, or the script does something'
-                           " else at its size" % (axis, WORDS[own[0]], names[0], own[1], WORDS[told[0]], told[1]))
+            raise Conflict('ranks along %s yield %s of parameter "%s", as %s say, and %s, as %s says: it is a run of something else, or the script does'
+                           " something else at its size" % (axis, WORDS[own[0]], names[0], own[1], WORDS[told[0]], told[1]))
         if told is not None and told[0] == PARTS:
             raise Conflict('ranks along %s have parts of parameter "%s", as %s says, and here they have the same elements of it: it is a run of something'
                            " else, or the script does something else at its size" % (axis, names[0], told[1]))

@@ -10,9 +10,8 @@ import math
 import os
 import struct
 
-from lockstep.extracting.alike import TOLD
 from lockstep.extracting.merging import Mesh
-from lockstep.extracting.placements import Conflict, PARTS, SHARES, WHOLE, names_of, pattern
+from lockstep.extracting.placements import Conflict, PARTS, SHARES, TOLD, WHOLE, names_of, pattern
 
 
 class Rank:
