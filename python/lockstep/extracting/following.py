@@ -24,6 +24,10 @@ class Following(TorchDispatchMode):
         self.given = []  # to the functional collective that runs: copies of these go into the process group's
         self.operations = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # nothing is compiled under a mode: what torch would put around each of a hundred thousand calls guards nothing
+
     @contextmanager
     def pause(self):
         """Our own operations."""
