@@ -82,7 +82,7 @@ class Placements:
         return axis not in self.why
 
     def seen(self, mesh, axis):
-        """By name: {"whole", …} as pairs of ranks along the axis say, None among them where one does not tell; and which pair said it first."""
+        """By name: what pairs of ranks along the axis say, None among it where one does not tell; and which pair said it first."""
         found, said = {}, {}
         for one, other in self.pairs(mesh, axis):
             if not self.are_comparable(axis, one, other):
@@ -90,7 +90,7 @@ class Placements:
             mine, its = self.left[one]["yields"], self.left[other]["yields"]
             for name in mine.keys() & its.keys():
                 kinds = {{True: WHOLE, False: SHARES, None: None}[same(*two)] for two in zip(mine[name], its[name])}
-                found.setdefault(name, set()).update(kinds if len(mine[name]) == len(its[name]) else {None})
+                found.setdefault(name, set()).update(kinds if len(mine[name]) == len(its[name]) else {WHOLE, SHARES})  # neither
                 said.setdefault(name, (one, other))
         return found, said
 

@@ -3,7 +3,8 @@
 
 A collective ends at once. Where what this rank puts in holds gradients, what comes out is a new source: noise, whose part in everything that follows
 is found out. Of few whole numbers, as counts, sizes and objects are, ranks get what the others have put in (numbers.py), as ranks that were played
-before have found. Anything else, as parameters and activations, comes out as if every other rank had put in what this one has, and it is not known.
+before have found. Anything else, as parameters and activations, comes out as if every other rank had put in what this one has, and it is not known; while
+a model computes, along an axis such as tp, as alike.py has it.
 """
 
 import hashlib
