@@ -66,6 +66,12 @@ def test_what_gradients_do_not_tell_is_not_said(one, other):
     assert unsaid == ["whether ranks along tp yield one gradient of layers.*.norm, 2 parameters, or shares of one is not known: --placements RUN tells it"]
 
 
+@pytest.mark.parametrize("one, other", [([A, A], [A]), ([A], [B])])
+def test_pairs_of_ranks_that_say_different_things_say_nothing(one, other):
+    said, unsaid, _ = told({0: left({0: one}), 1: left({0: other}), 2: left({0: [A]}), 3: left({0: [A]})})
+    assert said == [None, None] and len(unsaid) == 1
+
+
 @pytest.mark.parametrize("own, its, why", [
     ({"inputs": ["x"]}, {"inputs": ["y"]}, "ranks 0 and 1 call the model with different inputs"),
     ({"sent": [A]}, {"sent": [B]}, "what ranks 0 and 1 send to other stages is not the same"),
