@@ -28,6 +28,15 @@ def flat(arguments):
             yield from flat(argument)
 
 
+def storage_of(tensor):
+    """None where it has none."""
+    tensor = getattr(tensor, "elem", tensor) if type(tensor).__name__ == "AsyncCollectiveTensor" else tensor
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
 def memory_of(tensor):
     """Its storage and the [first, end) of it, in bytes, that the tensor spans; None where it has none."""
     tensor = getattr(tensor, "elem", tensor) if type(tensor).__name__ == "AsyncCollectiveTensor" else tensor

@@ -24,7 +24,7 @@ constexpr std::int64_t most_ranks = 1 << 20;
 constexpr const char* python_variable = "LOCKSTEP_PYTHON";
 
 struct ExtractArguments {
-  std::string ranks, output, steps, loss, data_axes, mesh, python, jobs, limit, ranks_of_machine;
+  std::string ranks, output, steps, loss, data_axes, mesh, placements, python, jobs, limit, ranks_of_machine;
   bool every = false, module = false, quiet = false;
   std::vector<std::string> script;
 };
@@ -73,6 +73,7 @@ std::string settings_of(const ExtractArguments& arguments) {
   if (!arguments.loss.empty()) settings.set("loss", Json::string(std::string(name_of(*given_loss(arguments.loss)))));
   if (!arguments.mesh.empty()) settings.set("mesh", mesh_of(arguments.mesh));
   if (!arguments.data_axes.empty()) settings.set("data_axes", list_of(axes_of(arguments.data_axes)));
+  if (!arguments.placements.empty()) settings.set("placements", Json::string(arguments.placements));
   if (!arguments.jobs.empty()) settings.set("jobs", number("--jobs", arguments.jobs, 1, 4096));
   settings.set("limit", number("--limit", arguments.limit, 300, 86400));
   settings.set("every", Json::boolean(arguments.every));
@@ -124,6 +125,8 @@ Command extract_command() {
        "then: lockstep check step.json"},
       {"lockstep extract --ranks 16 --mesh dp=4,tp=4 -o step.json -- train.py",
        "where the script has no mesh with names"},
+      {"lockstep extract --ranks 64 --placements run -o step.json -- train.py --tp 8",
+       "run: captured on two ranks along tp"},
       {"lockstep extract --ranks 8 -m -o step.json -- package.train", "a module, as python -m"},
   };
   command.options = {
@@ -141,6 +144,12 @@ Command extract_command() {
        "The axes along which ranks see different tokens, where their names do not tell: dp,cp.",
        {},
        &arguments->data_axes},
+      {"--placements",
+       "RUN",
+       "A captured run of the script on a few ranks (docs/capture.md): whether ranks along an axis such as tp yield "
+       "one gradient of a parameter or shares of one, where what the played ranks yield does not tell.",
+       {},
+       &arguments->placements},
       {"--all-ranks", "", "Play every rank.", {}, &arguments->every},
       {"--ranks-of-machine", "N", "LOCAL_WORLD_SIZE of the script (default 8).", {}, &arguments->ranks_of_machine},
       {"-m,--module", "", "The script is a module, as of python -m.", {}, &arguments->module},

@@ -66,7 +66,8 @@ struct Extraction {
   symbolic::RankPrograms programs;
   std::vector<ExtractedProgram> details;  ///< by program
   std::vector<Region> regions;
-  std::optional<ChosenRanks> chosen;  ///< else programs that were run are those of all
+  std::optional<ChosenRanks> chosen;    ///< else programs that were run are those of all
+  std::vector<std::string> placements;  ///< who says what ranks along an axis hold of parameters: sentences
 };
 
 /// Reads an extraction (docs/extract.md). Throws InputError with everything that is wrong with it, with its place.

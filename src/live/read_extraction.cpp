@@ -100,6 +100,7 @@ class ExtractionReader {
       for (const std::int64_t rank : inner.wholes("compared", 0, header.world - 1))
         chosen.compared.push_back(static_cast<int>(rank));
     }
+    extraction_.placements = event.texts("placements");
     const Json* programs = event.required("programs");
     if (programs != nullptr && !programs->is_array())
       event.mistake(*programs, fmt::format("\"programs\": expected a list, found {}", programs->describe()));

@@ -130,7 +130,7 @@ def fsdp2(shape=None, names=("dp",), **options):
     train(module, torch.optim.AdamW(module.parameters(), lr=0.1), clip=0.1)
 
 
-def tensor_parallel():
+def tensor_parallel(own_data=False):
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -139,7 +139,7 @@ def tensor_parallel():
     for block in module:
         parallelize_module(block, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
         fully_shard(block, mesh=mesh["dp"])
-    train(module, torch.optim.AdamW(module.parameters(), lr=0.1), data=mesh.get_local_rank("dp"))
+    train(module, torch.optim.AdamW(module.parameters(), lr=0.1), data=None if own_data else mesh.get_local_rank("dp"))
 
 
 CASES = {
@@ -155,6 +155,7 @@ CASES = {
     "fsdp2": fsdp2,
     "hsdp": lambda: fsdp2((2, dist.get_world_size() // 2), ("dp_replicate", "dp_shard")),
     "tensor-parallel": tensor_parallel,
+    "tensor-parallel-other-data": lambda: tensor_parallel(own_data=True),  # along tp as well
 }
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Megatron-core training script as people write it, for `lockstep extract`: megatron_extracted.py TP PP: a GPTModel of PP layers with
-sequence parallelism, 1F1B, tied embeddings and the distributed optimizer.
+"""A Megatron-core training script as people write it, for `lockstep extract`: megatron_extracted.py TP PP [CASE]: a GPTModel of PP layers with
+sequence parallelism, 1F1B, tied embeddings and the distributed optimizer. CASE is "whole", without sequence parallelism, "queries", which has norms of each
+rank's queries and keys beside, or a mistake (MISTAKES).
 """
 
 import logging
@@ -24,20 +25,58 @@ from megatron.core.pipeline_parallel.schedules import get_forward_backward_func
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 LENGTH, VOCABULARY, MICRO_BATCHES = 8, 64, 2
+FINALIZE = sys.modules["megatron.core.distributed.finalize_model_grads"]
 
 
-def main(tp, pp):
+def named(model, end):
+    return [tensor for name, tensor in model.named_parameters() if name.endswith(end)]
+
+
+def flag(end, attribute, value):
+    def change(model):
+        for tensor in named(model, end):
+            setattr(tensor, attribute, value)
+    return change
+
+
+def nothing_summed_over_tp(model):
+    FINALIZE._allreduce_non_tensor_model_parallel_grads = lambda *_, **__: None
+
+
+def norms_summed_over_tp(model):
+    """As of sequence parallelism, where each rank has the whole gradient."""
+    def finalize(chunks, *arguments, **keys):
+        for tensor in named(chunks[0], "layernorm.weight"):
+            dist.all_reduce(tensor.main_grad, group=parallel_state.get_tensor_model_parallel_group())
+        finalize_model_grads(chunks, *arguments, **keys)
+    model.config.finalize_model_grads_func = finalize
+
+
+# By name: with sequence parallelism or without, and what is done with the model.
+MISTAKES = {
+    "nothing-summed": (True, nothing_summed_over_tp),
+    "norm-left-out": (True, flag("final_layernorm.weight", "sequence_parallel", False)),
+    "bias-left-out": (True, flag("linear_fc2.bias", "sequence_parallel", False)),
+    "norm-averaged": (True, flag("final_layernorm.weight", "average_gradients_across_tp_domain", True)),
+    "embedding-summed": (True, flag("position_embeddings.weight", "sequence_parallel", True)),
+    "norms-summed": (False, norms_summed_over_tp),
+}
+
+
+def main(tp, pp, case="sequences"):
+    sequences, change = MISTAKES.get(case, (case == "sequences", lambda model: None))  # else a right one
     dist.init_process_group("nccl")
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, create_gloo_process_groups=False)
     torch.manual_seed(3)
     config = TransformerConfig(
         num_layers=pp, hidden_size=8 * tp, num_attention_heads=tp, ffn_hidden_size=8 * tp, use_cpu_initialization=True, attention_dropout=0.0,
         hidden_dropout=0.0, masked_softmax_fusion=False, bias_dropout_fusion=False, persist_layer_norm=False, tensor_model_parallel_size=tp,
-        pipeline_model_parallel_size=pp, sequence_parallel=tp > 1, gradient_accumulation_fusion=False, finalize_model_grads_func=finalize_model_grads,
+        pipeline_model_parallel_size=pp, sequence_parallel=sequences and tp > 1, qk_layernorm=case == "queries", gradient_accumulation_fusion=False, finalize_model_grads_func=finalize_model_grads,
         **({"pipeline_dtype": torch.float32, "batch_p2p_comm": False} if pp > 1 else {}))
-    model = GPTModel(config, get_gpt_layer_local_spec(), vocab_size=VOCABULARY, max_sequence_length=LENGTH, position_embedding_type="learned_absolute",
+    model = GPTModel(config, get_gpt_layer_local_spec(qk_layernorm=case == "queries"), vocab_size=VOCABULARY, max_sequence_length=LENGTH, position_embedding_type="learned_absolute",
                      pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage(),
                      share_embeddings_and_output_weights=True)
+    change(model)
     model = DistributedDataParallel(config, DistributedDataParallelConfig(use_distributed_optimizer=True, grad_reduce_in_fp32=True), model)
     optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=0.01, clip_grad=0.1, use_distributed_optimizer=True), [model],
                                        use_gloo_process_groups=False)
@@ -57,4 +96,4 @@ def main(tp, pp):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

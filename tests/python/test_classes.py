@@ -281,7 +281,7 @@ import json, sys
 from lockstep.extracting import ranks
 ranks.EVERY = 8
 settings = {"world": 64, "local_world": 8, "script": sys.argv[1], "module": False, "arguments": ["4", "2"], "steps": 1, "loss": "mean"}
-print(json.dumps([ranks.extract(dict(settings), every) for every in (False, True)]))
+print(json.dumps([ranks.extract(dict(settings), every)[0] for every in (False, True)]))
 """
 
 

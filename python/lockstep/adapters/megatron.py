@@ -108,6 +108,7 @@ class Megatron(Plain):
         for tensor, names in shared:
             parameter = self.parameters.by_tensor[id(tensor)]
             parameter.aliases += [name for name in names if name != parameter.name and name not in parameter.aliases]
+        self.stages_send_parts_along = ["tp"] if any(getattr(chunk.config, "sequence_parallel", False) for chunk in self.chunks) else []
         self.fused = any(getattr(chunk.config, "gradient_accumulation_fusion", False) for chunk in self.chunks)
         self.before, self.step = {}, None
 
@@ -185,10 +186,12 @@ class Megatron(Plain):
                 own.update({self.renamed("%d.%s" % (number, name)): tensor for name in names})
         # The store that made the process groups: no collective of a capture's own comes between those of the training.
         store, place = dist.distributed_c10d._get_default_store(), "lockstep/embeddings/%d/" % next(exchanges)
-        store.set(place + str(dist.get_rank()), json.dumps({name: self.borders.get(id(tensor), []) for name, tensor in own.items()}))
+        # Ranks of a stage cut it in the same way: where not all are there, one says it for all (an extraction, each of whose programs names parts of its own).
+        keys = [place + str(rank if self.run.bits_tell else number) for number, rank in enumerate(ranks)]
+        store.set(keys[ranks.index(dist.get_rank())], json.dumps({name: self.borders.get(id(tensor), []) for name, tensor in own.items()}))
         everybody = {}
-        for rank in ranks:
-            everybody.update(json.loads(store.get(place + str(rank))))
+        for key in keys:
+            everybody.update(json.loads(store.get(key)))
         for tensor in own.values():
             self.borders[id(tensor)] = sorted({border for borders in everybody.values() for border in borders})
         return [(tensor, sorted(everybody)) for tensor in own.values()]

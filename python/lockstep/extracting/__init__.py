@@ -12,4 +12,7 @@ program.py     the capture that writes a rank's program
 playing.py     one rank: the script, its environment, where the capture begins and ends
 ranks.py       which ranks are played, by processes that share what they import
 found.py       what they leave that others have to know
+alike.py       whether ranks along an axis yield one gradient or shares of one, as what they yield tells
+placements.py  what is said of that, by whom, and what is not
+runs.py        the same of a captured run
 """

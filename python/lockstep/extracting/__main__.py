@@ -32,12 +32,14 @@ def main(settings, descriptor):
             sys.stderr.flush()
 
     try:
-        extraction = extract(settings, every, jobs, limit, lambda text: report("lockstep: " + text), int(descriptor))
+        extraction, unsaid = extract(settings, every, jobs, limit, lambda text: report("lockstep: " + text), int(descriptor))
     except Failed as failure:
         report("")
         print("lockstep extract: %s" % failure, file=sys.stderr)
         return 2
     report("")
+    for sentence in unsaid:
+        print("lockstep extract: %s" % sentence, file=sys.stderr)
     with os.fdopen(int(descriptor), "w", encoding="utf-8") as file:
         file.write(written(extraction))
     return 0

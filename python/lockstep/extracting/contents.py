@@ -13,7 +13,7 @@ from math import frexp
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from lockstep.carrying import memory_of
+from lockstep.carrying import memory_of, storage_of
 
 FOREIGN, KNOWN = 0, 1  # marks; from 2 on they are Reasons
 MOST_TERMS = 256  # of an element
@@ -115,8 +115,8 @@ class Memory:
 
     def holds(self, tensor):
         """Whether the tensor's storage holds anything of ours."""
-        memory = memory_of(tensor)
-        return memory is not None and memory[0]._cdata in self.storages
+        storage = storage_of(tensor)
+        return storage is not None and storage._cdata in self.storages
 
     def of(self, tensor):
         """The Content of the tensor, in its shape; None where it holds nothing of ours."""

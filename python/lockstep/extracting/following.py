@@ -24,6 +24,10 @@ class Following(TorchDispatchMode):
         self.given = []  # to the functional collective that runs: copies of these go into the process group's
         self.operations = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # nothing is compiled under a mode: what torch would put around each of a hundred thousand calls guards nothing
+
     @contextmanager
     def pause(self):
         """Our own operations."""
@@ -37,11 +41,13 @@ class Following(TorchDispatchMode):
         keys = keys or {}
         if self.paused or not self.memory.storages or not isinstance(function, torch._ops.OpOverload):
             return function(*arguments, **keys)
-        if any(kind.__name__ in ("FakeTensor", "FunctionalTensor") for kind in types):
-            return function(*arguments, **keys)
+        for kind in types:
+            if kind.__name__ in ("FakeTensor", "FunctionalTensor"):
+                return function(*arguments, **keys)
         # A subclass such as DTensor takes the operation apart, and this mode sees its parts then.
-        if any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
-            return NotImplemented
+        for kind in types:
+            if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+                return NotImplemented
         self.operations += 1
         if self.operations % 4096 == 0:
             self.memory.sweep()
@@ -51,8 +57,11 @@ class Following(TorchDispatchMode):
                 return function(*arguments, **keys)
             finally:
                 self.given = []
-        with self.pause():
+        self.paused += 1  # as pause(), of which there are many thousands
+        try:
             after = self.rules.before(function, arguments, keys) if not self.stepping else self.rules.in_a_step(function, arguments, keys)
+        finally:
+            self.paused -= 1
         result = function(*arguments, **keys)
         if after is not None:
             with self.pause():

@@ -25,6 +25,7 @@ from lockstep.adapters.plain import Plain
 from lockstep.collectives import CallSites
 from lockstep.errors import CaptureError
 from lockstep.extracting import cuda, peers, shims
+from lockstep.extracting.alike import Alike
 from lockstep.extracting.following import Following
 from lockstep.extracting.program import ProgramRun, Stopped
 from lockstep.extracting.session import Session
@@ -204,6 +205,7 @@ class CaptureStart:
     def make(self, model, optimizer, mesh, loss, data_axes):
         with self.session.following.pause():
             self.run = ProgramRun(self.session, self.settings["steps"], model, optimizer, mesh=mesh, loss=loss, data_axes=data_axes)
+            self.session.alike = Alike(self.run, model)
         self.session.record = self.run.issued
         return self.run
 
@@ -256,7 +258,7 @@ def play(settings, rank, draw=0):
         error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
     return {"rank": rank, "error": error, "events": run.recorder.events if run is not None else [], "sent": session.sent, "stored": store.own,
             "carries": sorted(session.carries), "silent": sorted(session.silent), "numbers": session.numbers, "taken": session.taken,
-            "asked": session.asked, "groups": groups_of(rank) if error is not None and error["kind"] == "waits" else []}
+            "asked": session.asked, "alike": session.alike.left() if session.alike is not None else None, "groups": groups_of(rank) if error is not None and error["kind"] == "waits" else []}
 
 
 def groups_of(rank):

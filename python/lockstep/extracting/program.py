@@ -97,6 +97,7 @@ class ProgramRun(Run):
         with torch.no_grad(), self.following.pause():
             local = local_of(gradient)
             self.look_for_reductions(parameter, local)
+            self.session.alike.yielded(parameter, local)
             fresh = self.noise.like(local)
             if is_dtensor(gradient):
                 from torch.distributed.tensor import DTensor

@@ -18,6 +18,8 @@ import traceback
 from lockstep.extracting.classes import MOST_PLAYED, Classes, Uneven
 from lockstep.extracting.found import Found
 from lockstep.extracting.merging import Different, Merged
+from lockstep.extracting.placements import Conflict, Placements
+from lockstep.extracting.runs import Told
 
 EVERY = 64  # so many ranks are all played
 MOST = 4096  # so many are all played where they do different things
@@ -204,17 +206,25 @@ def preload(names):
 
 
 def extract(settings, every=False, jobs=None, limit=300, report=lambda text: None, descriptor=None):
-    """The extraction of a script, as docs/extract.md has it. `report(text)` is told of progress; `descriptor` as of Player."""
+    """The extraction of a script, as docs/extract.md has it, and sentences of what it must be told. `report(text)` is told of progress; `descriptor` as of Player."""
     world = settings["world"]
     folder = tempfile.mkdtemp(prefix="lockstep-extract-")
     player = Player(settings, folder, jobs or len(os.sched_getaffinity(0)), limit, descriptor)
     merged, chosen, begin = Merged(), {}, time.time()
     try:
+        given = settings.pop("placements", None)
+        placements = Placements(Told(given) if given else None)
+
+        def add(found, draw):
+            merged.add(found["rank"], found["events"], draw)
+            if draw == DRAWS[0]:
+                placements.add(found["rank"], found["alike"])
+
         def take(ranks, draw):
             """Plays them, and who else must be; returns whom."""
             taken = set()
             for number, found in enumerate(player.play(ranks, draw), 1):
-                merged.add(found["rank"], found["events"], draw)
+                add(found, draw)
                 taken.add(found["rank"])
                 report("played %d of %d ranks, %.0f s" % (number, len(ranks), time.time() - begin))
             return taken
@@ -261,13 +271,14 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
         for found in player.play_once([0], DRAWS[0]):
             preload(found.get("modules", ()))
             if not found["error"]:
-                merged.add(0, found["events"], DRAWS[0])
+                add(found, DRAWS[0])
                 left.add(0)
         player.new_tape()
         gc.freeze()
         try:
             first = list(range(world)) if every else first_ranks(world)
             settle([rank for rank in first if rank not in left])
+            settle(placements.partners(merged.mesh))
             if len(merged.played()) < world and not merged.one():
                 classes = Classes(merged, settle, [rank for rank in first[2:] if rank != world - 1])
                 classes.extend()
@@ -277,6 +288,10 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
                 raise Failed("%d ranks were played, and what the others do is not known, for %s: give --all-ranks"
                              % (len(merged.played()), uneven)) from None
             settle(sorted(set(range(world)) - merged.played()))
+        programs = merged.written(world)
+        unsaid = placements.apply(programs, merged.mesh, merged.common["data_axes"])
+    except Conflict as conflict:
+        raise Failed(str(conflict)) from None
     except Different as different:
         raise Failed(str(different)) from None
     finally:
@@ -286,4 +301,4 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     if common["mesh"]["ranks"] != list(range(world)):
         mesh["ranks"] = common["mesh"]["ranks"]
     return {"lockstep_extract": 1, "versions": common["versions"], "command": [settings["script"], *settings["arguments"]], "adapter": common["adapter"],
-            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, "programs": merged.written(world)}
+            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, **placements.head(), "programs": programs}, list(placements.words(unsaid))

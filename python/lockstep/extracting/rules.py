@@ -101,10 +101,13 @@ class Rules:
 
     def before(self, function, arguments, keys):
         """What is known before it runs: a function of its result that says what the tensors it wrote hold. None: it reads nothing of ours."""
-        name = name_of(function)
         given = [dense(tensor) for tensor in [*flat(arguments), *flat(keys.values())]]
-        if not any(self.memory.holds(tensor) for tensor in given):
+        for tensor in given:
+            if self.memory.holds(tensor):
+                break
+        else:
             return None
+        name = name_of(function)
         if name in ("set_", "resize_", "detach_", "requires_grad_"):  # they write nothing
             return None
         if function.is_view:  # before it is looked at what is there: it may be the whole of a large buffer

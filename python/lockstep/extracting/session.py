@@ -3,7 +3,8 @@
 
 A collective ends at once. Where what this rank puts in holds gradients, what comes out is a new source: noise, whose part in everything that follows
 is found out. Of few whole numbers, as counts, sizes and objects are, ranks get what the others have put in (numbers.py), as ranks that were played
-before have found. Anything else, as parameters and activations, comes out as if every other rank had put in what this one has, and it is not known.
+before have found. Anything else, as parameters and activations, comes out as if every other rank had put in what this one has, and it is not known; while
+a model computes, along an axis such as tp, as alike.py has it.
 """
 
 import hashlib
@@ -98,6 +99,7 @@ class Session:
         self.noise = Noise(0x10C457E9, draw)
         self.tape = {}  # what a rank that was played before has sent to all: by the group and the number of the call in it
         self.sent, self.sends = {}, {}  # the same of this rank, and how many such calls a group has had
+        self.alike = None  # alike.Alike
         self.members_of = {}  # by the reason for which it is not known: ranks whose numbers are in it
         self.calls = {}
         self.pending = []  # functions by which what asynchronous collectives leave is there
@@ -141,6 +143,8 @@ class Session:
                 memory.put(tensor, None)
             play()
             taped = self.from_tape(group, inputs, outputs, speaker, unknown) if op in ("broadcast", "scatter") else None
+            if self.alike is not None and not carries:
+                self.alike.passes(call, op, event["group"], inputs, outputs, more.get("peer"))
             if carries:
                 left = self.leave(outputs)
                 event.update({"output": left} if left else {})
