@@ -12,4 +12,8 @@ program.py     the capture that writes a rank's program
 playing.py     one rank: the script, its environment, where the capture begins and ends
 ranks.py       which ranks are played, by processes that share what they import
 found.py       what they leave that others have to know
+answers.py     what a rank gets of it, and has looked for
+cache.py       what ranks have left in earlier extractions, taken where all on which it depends is the same:
+watching.py    what a rank looks at outside of itself
+inputs.py      whether that is what it was
 """

@@ -2,7 +2,7 @@
 """Ranks' results of earlier extractions (docs/extract.md). An entry is what a rank has left, and all on which that depends: its key, the files and folders
 that it has looked at (inputs.py), and what it has looked for of what others have left (answers.py). It is taken where all of this is the same.
 
-An entry is a file: what follows, hashed, and that compressed. One that is broken, of another format or removed meanwhile is none.
+An entry is a compressed file, with a sum of what is in it. One that is broken, of another format or removed meanwhile is none.
 """
 
 import contextlib
@@ -41,6 +41,7 @@ class Cache:
         self.base = [FORMAT, {name: settings.get(name) for name in SETTINGS}, sys.executable, sys.version, list(sys.flags), where,
                      {name: value for name, value in variables.items() if not is_of_the_caller(name)}]
         self.checked = {}  # by the name of a file of inputs, whether they hold
+        self.whole = set()  # of those that ranks have now, which are there
         self.why = {}  # by rank: why it was not kept
         self.wrote = False
 
@@ -54,10 +55,7 @@ class Cache:
         """None where there is no such entry."""
         try:
             with open(self.path(name), "rb") as file:
-                digest, content = file.read(64), file.read()
-            if hashlib.sha256(content).hexdigest().encode() != digest:
-                return None
-            found = json.loads(zlib.decompress(content))
+                found = json.loads(zlib.decompress(file.read()))
         except (OSError, ValueError, zlib.error):
             return None
         return found if isinstance(found, dict) and found.get("format") == FORMAT else None
@@ -68,7 +66,7 @@ class Cache:
         descriptor, part = tempfile.mkstemp(prefix="part-", dir=self.folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(hashlib.sha256(content).hexdigest().encode() + content)
+                file.write(content)
             os.replace(part, self.path(name))
         except BaseException:
             os.remove(part)
@@ -109,8 +107,11 @@ class Cache:
         try:
             inputs = self.inputs.of(watched)
             name = "inputs-" + hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
-            if not os.path.exists(self.path(name)):
-                self.write(name, inputs)
+            if name not in self.whole:
+                if self.read(name) is None:  # or it is broken
+                    self.write(name, inputs)
+                    self.checked.pop(name, None)
+                self.whole.add(name)
             entry = {"inputs": name, "asked": asked, "found": found}
             self.write("rank-%s-%s" % (self.key(rank, draw), hashlib.sha256(json.dumps([name, asked]).encode()).hexdigest()[:16]), entry)
             self.wrote = True
