@@ -265,7 +265,7 @@ def load():
     with contextlib.suppress(Exception):
         import torch._dynamo  # which every optimizer imports, for seconds
 
-    from lockstep.extracting import accelerate, megatron, shims
+    from lockstep.extracting import accelerate, megatron, shims  # the first for what it adds to the last
 
     megatron.install()
     shims.install()

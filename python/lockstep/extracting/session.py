@@ -66,14 +66,13 @@ class Waiting(dist.Work):
         return future
 
 
-def taped(tensor):
-    """A tensor as text: its type, and its bytes."""
+def text_of(tensor):
+    """Its type, and its bytes."""
     return [str(tensor.dtype).replace("torch.", ""), base64.b64encode(bytes(tensor.detach().reshape(-1).contiguous().view(torch.uint8).tolist())).decode()]
 
 
-def played(tape):
-    content = bytearray(base64.b64decode(tape[1]))
-    kind = getattr(torch, tape[0])
+def tensor_of(text):
+    kind, content = getattr(torch, text[0]), bytearray(base64.b64decode(text[1]))
     return torch.frombuffer(content, dtype=torch.uint8).view(kind) if content else torch.empty(0, dtype=kind)
 
 
@@ -136,8 +135,8 @@ class Session:
             contents = [memory.of(tensor) for tensor in inputs]
             call = self.call(group, op, more.get("peer"))
             speaker = self.speaker(group, op, more)
-            carries = any(content is not None and bool((content.marks == KNOWN).any()) for content in contents) \
-                or bool(self.carrying.get(call))
+            carries = any(content is not None and bool((content.marks == KNOWN).any()) for content in contents)
+            carries = carries or bool(self.carrying.get(call))
             if any(tensor.is_floating_point() for tensor in inputs + outputs):
                 (self.carries if carries else self.silent).add(call)
             told = inputs or outputs
@@ -229,14 +228,14 @@ class Session:
         """What the root of a broadcast or of a scatter has sent, if it was played before: "", or why it is not known; None: it is not there. The root
         itself leaves it."""
         if root == self.rank:
-            self.sent[call] = why or "", [taped(tensor) if tensor.numel() <= MOST_TAPED else None for tensor in inputs]
+            self.sent[call] = why or "", [text_of(tensor) if tensor.numel() <= MOST_TAPED else None for tensor in inputs]
             return None
         why, values = self.tape.get(call) or (None, ())
         if len(values) != len(outputs):  # of a scatter: what is for this rank
             values = values[group.own:group.own + 1]
         if len(values) != len(outputs) or any(value is None for value in values):
             return None
-        values = [played(value) for value in values]
+        values = [tensor_of(value) for value in values]
         if any(value.numel() != output.numel() for value, output in zip(values, outputs)):
             return None
         for output, value in zip(outputs, values):
