@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lockstep extract` of scripts with transformers' Trainer, Lightning, accelerate and DeepSpeed, as people write them: right ones, and mistakes that are made with each.
+"""`lockstep extract` of scripts with transformers' Trainer, Lightning, accelerate and DeepSpeed, as people write them: right ones, and mistakes that are
+made with each.
 """
 
 import json

@@ -259,7 +259,8 @@ def play(settings, rank, draw, known):
         error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
     return {"rank": rank, "error": error, "events": run.recorder.events if run is not None else [], "sent": session.sent, "stored": store.own,
             "carries": sorted(session.carries), "silent": sorted(session.silent), "numbers": session.numbers, "taken": session.taken,
-            "asked": session.asked, "looked_for": {kind: own.found for kind, own in asked.items()}, "groups": groups_of(rank) if error is not None and error["kind"] == "waits" else []}
+            "asked": session.asked, "looked_for": {kind: own.found for kind, own in asked.items()},
+            "groups": groups_of(rank) if error is not None and error["kind"] == "waits" else []}
 
 
 def groups_of(rank):
