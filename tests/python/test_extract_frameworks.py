@@ -66,7 +66,7 @@ def test_what_changes_gradients_behind_clipping_is_undecided(tmp_path):
 
 
 # Of docs/extract.md: what runs a script with a framework, and what is said of it.
-SHOWN = re.compile(r"^```text\n\$ (lockstep extract .*-- tests/python/(\w+)_extracted\.py.*)\n\$ (lockstep check .*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r"^```text\n\$ (lockstep extract [^\n]*-- tests/python/(\w+)_extracted\.py[^\n]*)\n\$ (lockstep check [^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @nightly
@@ -74,7 +74,8 @@ SHOWN = re.compile(r"^```text\n\$ (lockstep extract .*-- tests/python/(\w+)_extr
 def test_commands_in_the_document_print_what_it_shows(tmp_path, script):
     if not there(NEEDS[script]):
         pytest.skip("no " + NEEDS[script])
-    extract, _, check, shown = next(found.groups() for found in SHOWN.finditer((ROOT / "docs" / "extract.md").read_text(encoding="utf-8")) if found[2] == script)
+    document = (ROOT / "docs" / "extract.md").read_text(encoding="utf-8")
+    extract, _, check, shown = next(found.groups() for found in SHOWN.finditer(document) if found[2] == script)
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     environment = dict(clean_environment(), LOCKSTEP_PYTHON=torch_python(), XDG_CACHE_HOME=str(tmp_path / "cache"))
     for command in (extract, check):
