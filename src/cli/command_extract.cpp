@@ -24,8 +24,8 @@ constexpr std::int64_t most_ranks = 1 << 20;
 constexpr const char* python_variable = "LOCKSTEP_PYTHON";
 
 struct ExtractArguments {
-  std::string ranks, output, steps, loss, data_axes, mesh, placements, python, jobs, limit, ranks_of_machine;
-  bool every = false, module = false, quiet = false;
+  std::string ranks, output, steps, loss, data_axes, mesh, placements, python, jobs, limit, ranks_of_machine, cache;
+  bool every = false, module = false, quiet = false, without_cache = false;
   std::vector<std::string> script;
 };
 
@@ -58,6 +58,17 @@ Json list_of(const std::vector<std::string>& texts) {
   return Json::array(std::move(items));
 }
 
+/// Where results of ranks are kept; "" where nothing says where.
+std::string default_cache() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? fs::path() : fs::path(value);
+  };
+  fs::path folder = variable("XDG_CACHE_HOME");
+  if (!folder.is_absolute()) folder = variable("HOME").is_absolute() ? variable("HOME") / ".cache" : fs::path();
+  return folder.empty() ? "" : (folder / "lockstep" / "extract").string();
+}
+
 std::string settings_of(const ExtractArguments& arguments) {
   const auto number = [](const char* option, const std::string& text, std::int64_t otherwise, std::int64_t most) {
     const std::int64_t given = number_of(option, text, most);
@@ -78,6 +89,8 @@ std::string settings_of(const ExtractArguments& arguments) {
   settings.set("limit", number("--limit", arguments.limit, 300, 86400));
   settings.set("every", Json::boolean(arguments.every));
   settings.set("quiet", Json::boolean(arguments.quiet));
+  const std::string cache = arguments.cache.empty() ? default_cache() : arguments.cache;
+  if (!arguments.without_cache && !cache.empty()) settings.set("cache", Json::string(cache));
   return write_json(settings);
 }
 
@@ -86,6 +99,8 @@ int run(const ExtractArguments& arguments) {
     usage_error("--ranks is missing: how many ranks the script is to believe in, such as --ranks 1024");
   if (arguments.script.empty())
     usage_error("the script is missing: lockstep extract --ranks 1024 -o step.json -- train.py ARGUMENTS");
+  if (arguments.without_cache && !arguments.cache.empty())
+    usage_error("--no-cache and --cache exclude each other: give one of them");
   std::error_code error;
   if (!arguments.module && !fs::is_regular_file(arguments.script.front(), error))
     usage_error(fmt::format("{}: there is no such script", arguments.script.front()));
@@ -161,6 +176,13 @@ Command extract_command() {
        {"*"}},
       {"-j,--jobs", "N", "So many ranks at once (default: as many as there are cores).", {}, &arguments->jobs},
       {"--limit", "SECONDS", "End a rank that takes longer (default 300).", {}, &arguments->limit},
+      {"--cache",
+       "FOLDER",
+       "Where results of ranks are kept, to be taken where nothing has changed on which they depend (default "
+       "$XDG_CACHE_HOME/lockstep/extract, or ~/.cache/lockstep/extract).",
+       {},
+       &arguments->cache},
+      {"--no-cache", "", "Play every rank that is to be played, and keep none.", {}, &arguments->without_cache},
       {"-q,--quiet", "", "No progress.", {}, &arguments->quiet},
   };
   command.rest = &arguments->script;

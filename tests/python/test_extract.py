@@ -27,7 +27,8 @@ class Extraction:
     def __init__(self, output, script, *arguments, ranks=4, limit=120, whole=False, **settings):
         if whole:
             options = [word for key, value in settings.items() for word in ("--" + key, str(value))]
-            done = subprocess.run([PROGRAM, "extract", "--ranks", str(ranks), "--limit", str(limit), "-o", str(output), *options, "--", str(script), *arguments],
+            command = [PROGRAM, "extract", "--no-cache", "--ranks", str(ranks), "--limit", str(limit), "-o", str(output), *options, "--", str(script), *arguments]
+            done = subprocess.run(command,
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, env=dict(clean_environment(), LOCKSTEP_PYTHON=torch_python()))
             self.status, self.said = done.returncode, done.stderr
             return
@@ -339,6 +340,24 @@ def test_what_no_program_says_is_refused(tmp_path, text):
     assert done.status == 2 and REFUSED[text] in done.said, done.said
 
 
+GPUS = """import os, torch, torch.distributed as dist
+local = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local)
+dist.init_process_group("nccl", device_id=torch.device("cuda", local))
+assert torch.cuda.device_count() == 2
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2).cuda(local), device_ids=[local], output_device=local)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.randn(4, 3, device="cuda")).sum().backward()
+optimizer.step()
+"""
+
+
+def test_a_script_that_gives_each_rank_a_gpu_is_played_without_any(tmp_path):
+    (tmp_path / "script.py").write_text(GPUS)
+    extract(tmp_path / "step.json", tmp_path / "script.py", ranks=4, local_world=2, loss="mean")
+    assert judged("check", tmp_path / "step.json")["verdict"] == "match"
+
+
 def test_ranks_that_call_different_collectives_are_told(tmp_path):
     text = "for p in model.parameters():\n  if dist.get_rank() != 2 or p.dim() > 1: reduced(p.grad)\noptimizer.step()\n"
     report = of_script(tmp_path, text)
@@ -360,6 +379,7 @@ def test_it_names_what_is_missing_in_the_command():
                             (["--ranks", "4", "train.py"], 'found "train.py", where no argument is left to give; what is no option of lockstep itself stands'),
                             (["--ranks", "4", "-o", "/no/folder/x.json", "--", __file__], "cannot write to /no/folder/x.json: there is no folder /no"),
                             (["--ranks", "4", "-o", __file__, "--", __file__], "which it is about; give it another name"),
+                            (["--ranks", "4", "--no-cache", "--cache", "x", "--", __file__], "--no-cache and --cache exclude each other"),
                             (["--ranks", "4", "--python", "no-python", "--", __file__], "no-python: it cannot be started")):
         done = subprocess.run([PROGRAM, "extract", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == 2 and said in done.stderr, done.stderr

@@ -15,4 +15,8 @@ found.py       what they leave that others have to know
 alike.py       whether ranks along an axis yield one gradient or shares of one, as what they yield tells
 placements.py  what is said of that, by whom, and what is not
 runs.py        the same of a captured run
+answers.py     what a rank gets of it, and has looked for
+cache.py       what ranks have left in earlier extractions, taken where all on which it depends is the same:
+watching.py    what a rank looks at outside of itself
+inputs.py      whether that is what it was
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m lockstep.extracting SETTINGS DESCRIPTOR`, as `lockstep extract` runs it: SETTINGS is a JSON object with the keys of playing.play, and
-every, jobs, limit and quiet. The extraction goes to the descriptor. Exit status 0, or 2 with a sentence on standard error."""
+every, jobs, limit, quiet and cache. The extraction goes to the descriptor. Exit status 0, or 2 with a sentence on standard error."""
 
 import json
 import os
@@ -23,6 +23,7 @@ def written(extraction):
 def main(settings, descriptor):
     settings = json.loads(settings)
     every, jobs, limit, quiet = settings.pop("every"), settings.pop("jobs", None), settings.pop("limit"), settings.pop("quiet")
+    cache, said = settings.pop("cache", None), []
     shows = not quiet and sys.stderr.isatty()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # the ranks are ended on the way out
 
@@ -32,7 +33,7 @@ def main(settings, descriptor):
             sys.stderr.flush()
 
     try:
-        extraction, unsaid = extract(settings, every, jobs, limit, lambda text: report("lockstep: " + text), int(descriptor))
+        extraction, unsaid = extract(settings, every, jobs, limit, lambda text: report("lockstep: " + text), int(descriptor), cache, said.append)
     except Failed as failure:
         report("")
         print("lockstep extract: %s" % failure, file=sys.stderr)
@@ -40,6 +41,8 @@ def main(settings, descriptor):
     report("")
     for sentence in unsaid:
         print("lockstep extract: %s" % sentence, file=sys.stderr)
+    for line in said if not quiet else ():
+        print("lockstep extract: " + line, file=sys.stderr)
     with os.fdopen(int(descriptor), "w", encoding="utf-8") as file:
         file.write(written(extraction))
     return 0

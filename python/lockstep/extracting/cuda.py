@@ -7,8 +7,10 @@ own way without one. What has no counterpart on the CPU, such as a kernel of its
 """
 
 import contextlib
+import os
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.optimizers import Replaced
 
@@ -93,6 +95,17 @@ class Event:
         return 0.0
 
 
+def without_devices(original):
+    """DistributedDataParallel is given the number of the GPU on which the script believes its model to be."""
+    def init(wrapper, *arguments, **keys):
+        model = arguments[0] if arguments else keys["module"]
+        if all(parameter.device.type == "cpu" for parameter in model.parameters()):
+            arguments = arguments[:1] + (None,) * len(arguments[1:3]) + arguments[3:]
+            keys = {key: None if key in ("device_ids", "output_device") else value for key, value in keys.items()}
+        original(wrapper, *arguments, **keys)
+    return init
+
+
 def state(*_, **__):
     return torch.get_rng_state()
 
@@ -132,9 +145,10 @@ def install():
     for name in ZEROS:
         Replaced(cuda, name, lambda original: lambda *_, **__: 0)
     for name, value in (("current_stream", Stream), ("default_stream", Stream), ("stream", lambda *_, **__: contextlib.nullcontext()),
-                        ("device_count", lambda: 8), ("get_rng_state", state), ("set_rng_state", set_state), ("get_device_properties", lambda *_, **__: Properties()),
+                        ("device_count", lambda: int(os.environ["LOCAL_WORLD_SIZE"])), ("get_rng_state", state), ("set_rng_state", set_state), ("get_device_properties", lambda *_, **__: Properties()),
                         ("get_device_capability", lambda *_, **__: (9, 0)), ("get_device_name", lambda *_, **__: "none"), ("is_bf16_supported", lambda *_, **__: True),
                         ("mem_get_info", lambda *_, **__: (80 << 30, 80 << 30)), ("is_current_stream_capturing", lambda: False)):
         Replaced(cuda, name, lambda original, value=value: lambda *arguments, **keys: value(*arguments, **keys))
     cuda.Stream, cuda.Event = Stream, Event
+    Replaced(DistributedDataParallel, "__init__", without_devices)
     cuda.device = lambda *_, **__: contextlib.nullcontext()

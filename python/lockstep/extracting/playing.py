@@ -26,6 +26,7 @@ from lockstep.collectives import CallSites
 from lockstep.errors import CaptureError
 from lockstep.extracting import cuda, peers, shims
 from lockstep.extracting.alike import Alike
+from lockstep.extracting.environment import environment
 from lockstep.extracting.following import Following
 from lockstep.extracting.program import ProgramRun, Stopped
 from lockstep.extracting.session import Session
@@ -36,25 +37,24 @@ from lockstep.optimizers import Replaced, before
 MOST_PARTNERS = 64  # of a process group among which it is looked for who sets a key of the store
 
 
-def environment(rank, world, local_world):
-    """What torchrun gives a rank."""
-    local = min(local_world, world)
-    return {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % local), "LOCAL_WORLD_SIZE": str(local), "GROUP_RANK": str(rank // local),
-            "GROUP_WORLD_SIZE": str(-(-world // local)), "ROLE_RANK": str(rank), "ROLE_WORLD_SIZE": str(world), "ROLE_NAME": "default",
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
-            "TORCHELASTIC_RUN_ID": "lockstep", "OMP_NUM_THREADS": "1", "TORCH_COMPILE_DISABLE": "1", "CUDA_VISIBLE_DEVICES": ""}
-
-
 class Missing(BaseException):
     """Of a key that this rank waits for, and nobody has set."""
 
 
 class Store(dist.Store):
-    """What all ranks share by keys: what those that were played before have set (`stored`), and this rank."""
+    """What all ranks share by keys: what those that were played before have set (`stored`, an Asked), and this rank."""
 
     def __init__(self, stored):
         super().__init__()
-        self.own, self.all = {}, {key: bytes.fromhex(value) for key, value in stored.items()}
+        self.own, self.stored = {}, stored
+        self.all = {}  # that this rank has set or changed; None where it has removed it
+
+    def find(self, key):
+        """None where nobody has set it."""
+        if key in self.all:
+            return self.all[key]
+        value = self.stored.get(key)
+        return None if value is None else bytes.fromhex(value)
 
     def set(self, key, value):
         value = value if isinstance(value, bytes) else str(value).encode()
@@ -62,32 +62,35 @@ class Store(dist.Store):
         self.own[key] = value.hex()
 
     def get(self, key):
-        if key not in self.all:
+        value = self.find(key)
+        if value is None:
             raise Missing(key)
-        return self.all[key]
+        return value
 
     def add(self, key, number):
-        value = int(self.all.get(key, b"0")) + number
+        value = int(self.find(key) or b"0") + number
         self.all[key] = str(value).encode()
         return value
 
     def compare_set(self, key, expected, desired):
-        if key not in self.all or self.all[key] == expected.encode():
+        if self.find(key) in (None, expected.encode()):
             self.set(key, desired)
-        return self.all[key]
+        return self.find(key)
 
     def check(self, keys):
-        return all(key in self.all for key in keys)
+        return all(self.find(key) is not None for key in keys)
 
     def wait(self, keys, timeout=None):
         for key in keys:
             self.get(key)
 
     def delete_key(self, key):
-        return self.all.pop(key, None) is not None
+        there = self.find(key) is not None
+        self.all[key] = None
+        return there
 
     def num_keys(self):
-        return len(self.all)
+        return len(self.stored) + sum((value is not None) - (self.stored.get(key) is not None) for key, value in self.all.items())
 
     def set_timeout(self, timeout):
         pass
@@ -210,18 +213,18 @@ class CaptureStart:
         return self.run
 
 
-def play(settings, rank, draw=0):
+def play(settings, rank, draw, known):
     """The events of this rank and what else the parent asks for, as a dictionary. `draw` chooses the noise. `settings`: world, local_world, script,
-    module, arguments, steps, mesh, loss, data_axes; and what ranks that were played before have left: tape, stored, carrying, told (ranks.py)."""
+    module, arguments, steps, mesh, loss, data_axes. `known`: what ranks that were played before have left (answers.Known)."""
     os.environ.update(environment(rank, settings["world"], settings["local_world"]))
     torch.set_num_threads(1)
     sites = CallSites()
     following = Following(sites.innermost)
     session = Session(following, sites, draw)
-    session.tape, session.carrying = settings.get("tape", {}), settings.get("carrying", set())
-    session.rank, session.told = rank, settings.get("told", {})
+    asked = known.asked()
+    session.rank, session.tape, session.carrying, session.told = rank, asked["tape"], asked["carrying"], asked["told"]
     peers.register(session)
-    store = Store(settings.get("stored", {}))
+    store = Store(asked["stored"])
     Distributed(rank, settings["world"], store).install()
     start = CaptureStart(session, settings)
     start.install()
@@ -258,7 +261,9 @@ def play(settings, rank, draw=0):
         error = {"kind": "nothing", "said": "no optimizer stepped", "frames": []}
     return {"rank": rank, "error": error, "events": run.recorder.events if run is not None else [], "sent": session.sent, "stored": store.own,
             "carries": sorted(session.carries), "silent": sorted(session.silent), "numbers": session.numbers, "taken": session.taken,
-            "asked": session.asked, "alike": session.alike.left() if session.alike is not None else None, "groups": groups_of(rank) if error is not None and error["kind"] == "waits" else []}
+            "asked": session.asked, "alike": session.alike.left() if session.alike is not None else None,
+            "looked_for": {kind: own.found for kind, own in asked.items()},
+            "groups": groups_of(rank) if error is not None and error["kind"] == "waits" else []}
 
 
 def groups_of(rank):

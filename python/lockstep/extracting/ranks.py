@@ -15,11 +15,14 @@ import tempfile
 import time
 import traceback
 
+from lockstep.extracting.answers import Known
+from lockstep.extracting.cache import Cache
 from lockstep.extracting.classes import MOST_PLAYED, Classes, Uneven
 from lockstep.extracting.found import Found
 from lockstep.extracting.merging import Different, Merged
 from lockstep.extracting.placements import Conflict, Placements
 from lockstep.extracting.runs import Told
+from lockstep.extracting.watching import Watch
 
 EVERY = 64  # so many ranks are all played
 MOST = 4096  # so many are all played where they do different things
@@ -42,14 +45,18 @@ def first_ranks(world, seed=1):
 
 
 class Player:
-    """`settings` as playing.play has them; `folder` for what ranks leave; `descriptor`: of ours alone, that ranks close; None: there is none."""
+    """`settings` as playing.play has them; `folder` for what ranks leave; `descriptor`: of ours alone, that ranks close; None: there is none. `cache`: of
+    earlier extractions (cache.Cache), or None."""
 
-    def __init__(self, settings, folder, jobs, limit, descriptor):
-        self.settings, self.folder, self.jobs, self.limit, self.descriptor = settings, folder, jobs, limit, descriptor
+    def __init__(self, settings, folder, jobs, limit, descriptor, cache=None):
+        self.settings, self.folder, self.jobs, self.limit, self.descriptor, self.cache = settings, folder, jobs, limit, descriptor, cache
         self.running = {}  # by process: rank
         self.left = Found()
-        self.asked = set()  # ranks that are or were to be played
-        settings.update(stored=self.left.stored, carrying=self.left.carrying, told=self.left.told)
+        self.asked, self.played = set(), set()  # ranks that are or were to be played, and those that were not taken from the cache alone
+        self.tape = self.sent = None  # by call, what the first rank has sent to all, and when it was played last
+        self.modules, self.loaded = (), False  # that it has imported
+        self.watch = Watch() if cache is not None else None
+        self.later = []  # for the cache, if all goes well: of ranks that died of what others were yet to say
 
     def path(self, rank, kind, draw=0):
         return os.path.join(self.folder, "rank-%05d.%d.%s" % (rank, draw, kind))
@@ -69,14 +76,15 @@ class Player:
             faulthandler.dump_traceback_later(self.limit, exit=True, file=waits)
             from lockstep.extracting.playing import play
 
-            found = play(self.settings, rank, draw)
+            if self.watch is not None:
+                self.watch.begin(self.path(rank, "watched", draw))
+            found = play(self.settings, rank, draw, self.known)
+            if self.watch is not None:
+                found["watched"] = self.watch.end()
             if rank == 0:
                 found["modules"] = [name for name, module in list(sys.modules.items()) if "site-packages" in (getattr(module, "__file__", None) or "")]
-            sent = found.pop("sent", None)
-            if sent and rank == 0 and draw == 0:
-                import torch
-
-                torch.save(sent, self.path(rank, "tape"))
+            if rank or draw or not found["sent"]:
+                del found["sent"]
             with open(self.path(rank, "part", draw), "w", encoding="utf-8") as file:
                 json.dump(found, file)
             os.replace(self.path(rank, "part", draw), self.path(rank, "json", draw))
@@ -92,7 +100,7 @@ class Player:
     def start(self, rank, draw):
         sys.stdout.flush()
         sys.stderr.flush()
-        self.left.playing(rank)
+        self.played.add(rank)
         process = os.fork()
         if process == 0:
             self.child(rank, draw)
@@ -134,31 +142,54 @@ class Player:
 
     def new_tape(self):
         """What the first rank has sent to all; whether that is something else than what ranks were given."""
-        path, before = self.path(0, "tape"), self.settings.get("tape")
-        if not os.path.exists(path):
-            return False
-        import torch
+        before, self.tape, self.sent = self.tape, self.sent or self.tape, None
+        return self.tape != before
 
-        self.settings["tape"] = tape = torch.load(path, weights_only=True)
-        os.remove(path)
-        if before is None or before.keys() != tape.keys():
-            return True
-
-        def same(one, other):
-            return one is other or (one is not None and other is not None and one.dtype == other.dtype and torch.equal(one.nan_to_num(), other.nan_to_num()))
-        return not all(why == before[key][0] and all(map(same, values, before[key][1])) for key, (why, values) in tape.items())
+    def ready(self):
+        """Imports what every rank needs, before the first of them is forked, and what the first of them has imported before the others are."""
+        if self.watch is not None:
+            self.watch.busy = False
+        if not self.loaded:
+            self.loaded = True
+            if self.watch is not None:
+                self.watch.install()
+            load()
+        if self.modules:
+            preload(self.modules)
+            self.modules = ()
+            gc.freeze()
+        if self.watch is not None:
+            self.watch.busy = True  # what is read now is ours
 
     def play_once(self, ranks, draw):
-        waiting = list(ranks)[::-1]
+        """All with what is known now, so that it does not matter which of them end first."""
+        self.known = Known(self.left.stored, self.left.carrying, self.left.told, self.tape)
+        waiting, ended = [], []
+        for rank in ranks:
+            self.left.playing(rank)
+            found = self.cache.find(rank, draw, self.known) if self.cache is not None else None
+            if found is None:
+                waiting.append(rank)
+            else:
+                ended.append(found)
+                yield found
+        if waiting:
+            self.ready()
+        waiting = waiting[::-1]
         try:
             while waiting or self.running:
                 while waiting and len(self.running) < self.jobs:
                     self.start(waiting.pop(), draw)
                 process, status = os.wait()
                 if process in self.running:
-                    yield self.found(*self.running.pop(process), status)
+                    ended.append(self.found(*self.running.pop(process), status))
+                    yield ended[-1]
         finally:
             self.end()
+        for found in sorted(ended, key=lambda found: found["rank"]):
+            self.left.add(found["rank"], draw, found)
+            self.sent = found.get("sent") or self.sent
+            self.modules = found.get("modules") or self.modules
 
     def output(self, rank, draw):
         with contextlib.suppress(OSError), open(self.path(rank, "output", draw), encoding="utf-8", errors="replace") as file:
@@ -172,10 +203,30 @@ class Player:
         except OSError:
             raise Failed(self.without(rank, draw, status)) from None
         os.remove(self.path(rank, "json", draw))
-        self.left.add(rank, draw, found)
-        if found["error"] and found["error"]["kind"] != "waits" and not found["asked"]:
+        died = found["error"] and found["error"]["kind"] != "waits"
+        if died and not found["asked"]:
             raise Failed(self.failure(rank, found["error"]))
+        if self.cache is not None:
+            entry = rank, draw, found, found.pop("looked_for"), found.pop("watched")
+            if died:  # of what others were yet to say, it seems
+                self.later.append(entry)
+            else:
+                self.cache.keep(*entry)
         return found
+
+    def kept(self):
+        """All has gone well. What there is to say of the cache, in lines."""
+        if self.cache is None:
+            return []
+        for entry in self.later:
+            self.cache.keep(*entry)
+        self.cache.close()
+        said, taken, why = [], len(self.asked - self.played), self.cache.why
+        if taken:
+            said.append("%d of %d ranks were taken from the cache" % (taken, len(self.asked)))
+        if why:
+            said.append("rank %d%s not kept in the cache: %s" % (min(why), " is" if len(why) == 1 else " and %d more are" % (len(why) - 1), why[min(why)]))
+        return said
 
     def without(self, rank, draw, status):
         with contextlib.suppress(OSError), open(self.path(rank, "waits", draw), encoding="utf-8") as file:
@@ -205,11 +256,29 @@ def preload(names):
                 importlib.import_module(name)
 
 
-def extract(settings, every=False, jobs=None, limit=300, report=lambda text: None, descriptor=None):
-    """The extraction of a script, as docs/extract.md has it, and sentences of what it must be told. `report(text)` is told of progress; `descriptor` as of Player."""
+def load():
+    """torch, and what stands in for hardware that is not there."""
+    os.environ.setdefault("PYTORCH_JIT", "0")  # what torch would compile of a script is executed as it is written
+    try:
+        import torch  # before the first fork, once for all
+    except ImportError:
+        raise Failed("the Python %s has no torch: --python or LOCKSTEP_PYTHON names the one that runs the script" % sys.executable) from None
+
+    with contextlib.suppress(Exception):
+        import torch._dynamo  # which every optimizer imports, for seconds
+
+    from lockstep.extracting import accelerate, megatron, shims  # the first for what it adds to the last
+
+    megatron.install()
+    shims.install()
+
+
+def extract(settings, every=False, jobs=None, limit=300, report=lambda text: None, descriptor=None, cache=None, say=lambda line: None):
+    """The extraction of a script, as docs/extract.md has it, and sentences of what it must be told. `report(text)` is told of progress; `descriptor` as of Player; `cache`: its folder, or
+    None; `say(line)` is told what was taken from it."""
     world = settings["world"]
     folder = tempfile.mkdtemp(prefix="lockstep-extract-")
-    player = Player(settings, folder, jobs or len(os.sched_getaffinity(0)), limit, descriptor)
+    player = Player(settings, folder, jobs or len(os.sched_getaffinity(0)), limit, descriptor, Cache(cache, settings) if cache else None)
     merged, chosen, begin = Merged(), {}, time.time()
     try:
         given = settings.pop("placements", None)
@@ -252,29 +321,13 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
                     return
             raise Failed("what ranks put into collectives depends on what they got from others, and has not settled after %d rounds" % ROUNDS)
 
-        os.environ.setdefault("PYTORCH_JIT", "0")  # what torch would compile of a script is executed as it is written
-        try:
-            import torch  # before the first fork, once for all
-        except ImportError:
-            raise Failed("the Python %s has no torch: --python or LOCKSTEP_PYTHON names the one that runs the script" % sys.executable) from None
-
-        with contextlib.suppress(Exception):
-            import torch._dynamo  # which every optimizer imports, for seconds
-
-        from lockstep.extracting import megatron, shims
-
-        megatron.install()
-        shims.install()
-
         # The first one alone: what it has imported, and has sent to all, the others find there.
         player.asked.add(0)
         for found in player.play_once([0], DRAWS[0]):
-            preload(found.get("modules", ()))
             if not found["error"]:
                 add(found, DRAWS[0])
                 left.add(0)
         player.new_tape()
-        gc.freeze()
         try:
             first = list(range(world)) if every else first_ranks(world)
             settle([rank for rank in first if rank not in left])
@@ -290,6 +343,8 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
             settle(sorted(set(range(world)) - merged.played()))
         programs = merged.written(world)
         unsaid = placements.apply(programs, merged.mesh, merged.common["data_axes"])
+        for line in player.kept():
+            say(line)
     except Conflict as conflict:
         raise Failed(str(conflict)) from None
     except Different as different:

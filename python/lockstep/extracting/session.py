@@ -7,6 +7,7 @@ before have found. Anything else, as parameters and activations, comes out as if
 a model computes, along an axis such as tp, as alike.py has it.
 """
 
+import base64
 import hashlib
 import sys
 
@@ -16,6 +17,7 @@ from torch._C._distributed_c10d import _create_work_from_future
 from torch.futures import Future
 
 from lockstep.extracting import numbers
+from lockstep.extracting.answers import Asked
 from lockstep.extracting.contents import KNOWN
 
 C10D = "torch/distributed/distributed_c10d.py"
@@ -65,6 +67,16 @@ class Waiting(dist.Work):
         return future
 
 
+def text_of(tensor):
+    """Its type, and its bytes."""
+    return [str(tensor.dtype).replace("torch.", ""), base64.b64encode(bytes(tensor.detach().reshape(-1).contiguous().view(torch.uint8).tolist())).decode()]
+
+
+def tensor_of(text):
+    kind, content = getattr(torch, text[0]), bytearray(base64.b64decode(text[1]))
+    return torch.frombuffer(content, dtype=torch.uint8).view(kind) if content else torch.empty(0, dtype=kind)
+
+
 def together(works, result):
     """One for all."""
     return works[0] if len(works) == 1 else Waiting(result, lambda: [work.wait() for work in works])
@@ -97,14 +109,14 @@ class Session:
         self.following, self.sites, self.draw = following, sites, draw
         self.record = lambda event: None
         self.noise = Noise(0x10C457E9, draw)
-        self.tape = {}  # what a rank that was played before has sent to all: by the group and the number of the call in it
-        self.sent, self.sends = {}, {}  # the same of this rank, and how many such calls a group has had
+        self.tape = Asked()  # by call, what a rank that was played before has sent to all
+        self.sent = {}  # the same of this rank
         self.alike = None  # alike.Alike
         self.members_of = {}  # by the reason for which it is not known: ranks whose numbers are in it
         self.calls = {}
         self.pending = []  # functions by which what asynchronous collectives leave is there
         # As ranks that were played before have found: calls into which others put gradients, and whole numbers that all ranks have put into calls.
-        self.rank, self.carrying, self.told = 0, set(), {}
+        self.rank, self.carrying, self.told = 0, Asked(), Asked()
         self.carries, self.silent = set(), set()  # calls of this rank, with gradients in them and without
         # Whole numbers: those that this rank puts in, those that it took from the tape, and calls of which it has got none.
         self.numbers, self.taken, self.asked = {}, {}, []
@@ -125,7 +137,8 @@ class Session:
             contents = [memory.of(tensor) for tensor in inputs]
             call = self.call(group, op, more.get("peer"))
             speaker = self.speaker(group, op, more)
-            carries = any(content is not None and bool((content.marks == KNOWN).any()) for content in contents) or call in self.carrying
+            carries = any(content is not None and bool((content.marks == KNOWN).any()) for content in contents)
+            carries = carries or bool(self.carrying.get(call))
             if any(tensor.is_floating_point() for tensor in inputs + outputs):
                 (self.carries if carries else self.silent).add(call)
             told = inputs or outputs
@@ -142,7 +155,7 @@ class Session:
             for tensor in outputs:
                 memory.put(tensor, None)
             play()
-            taped = self.from_tape(group, inputs, outputs, speaker, unknown) if op in ("broadcast", "scatter") else None
+            taped = self.from_tape(call, group, inputs, outputs, speaker, unknown) if op in ("broadcast", "scatter") else None
             if self.alike is not None and not carries:
                 self.alike.passes(call, op, event["group"], inputs, outputs, more.get("peer"))
             if carries:
@@ -215,18 +228,19 @@ class Session:
         for tensor in tensors:
             self.following.memory.put(tensor, self.following.memory.unknown(tensor, reason))
 
-    def from_tape(self, group, inputs, outputs, root, why):
+    def from_tape(self, call, group, inputs, outputs, root, why):
         """What the root of a broadcast or of a scatter has sent, if it was played before: "", or why it is not known; None: it is not there. The root
         itself leaves it."""
-        key = (tuple(group.members()), group.twin(), self.sends.setdefault(group, 0))
-        self.sends[group] += 1
         if root == self.rank:
-            self.sent[key] = why or "", [tensor.clone() if tensor.numel() <= MOST_TAPED else None for tensor in inputs]
+            self.sent[call] = why or "", [text_of(tensor) if tensor.numel() <= MOST_TAPED else None for tensor in inputs]
             return None
-        why, values = self.tape.get(key, (None, ()))
+        why, values = self.tape.get(call) or (None, ())
         if len(values) != len(outputs):  # of a scatter: what is for this rank
             values = values[group.own:group.own + 1]
-        if len(values) != len(outputs) or any(value is None or value.numel() != output.numel() for value, output in zip(values, outputs)):
+        if len(values) != len(outputs) or any(value is None for value in values):
+            return None
+        values = [tensor_of(value) for value in values]
+        if any(value.numel() != output.numel() for value, output in zip(values, outputs)):
             return None
         for output, value in zip(outputs, values):
             output.copy_(value.reshape(output.shape))
