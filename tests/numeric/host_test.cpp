@@ -209,7 +209,7 @@ TEST_CASE("Megatron-LM 844: stages that cut the tied embedding differently add s
   filler.stage = 0;
   norm.stage = last.stage = 1;
   Step scatter = averaged(collective(Op::reduce_scatter, "dp_reduce_scatter", Axis::dp));
-  scatter.geometry.kind = Geometry::Kind::bucket;
+  scatter.geometry.own().kind = Geometry::Kind::bucket;
   Step embedding = collective(Op::all_reduce, "embedding_all_reduce", Axis::pp);
   embedding.params = Selectors({"tied:embedding"});
   Step backward = backwards();
