@@ -465,6 +465,25 @@ TEST_CASE("results do not depend on threads, and progress arrives at all element
   }
 }
 
+TEST_CASE("without hashes the same buffers are found wrong") {
+  for (const bool right : {true, false}) {
+    const Schedule built = with_loss(
+        schedule_of(dp(3), {parameter("a", {3000, 700}), parameter("b", {77})},
+                    {backwards(), scaled(right ? "1" : "2 - rank.dp"), collective(Op::reduce_scatter, "rs", Axis::dp)}),
+        Loss::Kind::sum);
+    HostOptions options;
+    options.hashes = false;
+    const HostResult with = run(built), without = run(built, options);
+    CHECK(with.match == right);
+    CHECK(without.match == right);
+    REQUIRE(with.buffers.size() == without.buffers.size());
+    for (std::size_t i = 0; i < with.buffers.size(); ++i) {
+      CHECK(with.buffers[i].right == without.buffers[i].right);
+      CHECK(without.buffers[i].hash == GradientHash());
+    }
+  }
+}
+
 TEST_CASE("a timeline that completed no step has nothing to compare") {
   const Schedule built = schedule_of(dp(2), {parameter("w", {n})},
                                      {backwards(), when(collective(Op::all_reduce, "ar", Axis::dp), "rank.dp == 0")});
