@@ -59,6 +59,7 @@ struct CheckOptions {
   bool blame = true;        ///< search for the step at fault: hundreds of edits of a small layout are replayed
   /// `blame` for files alone whose `expect` names it, and nothing that only a report would tell of its repair.
   bool blame_where_expected = false;
+  bool hashes = true;        ///< of what the host engine replays, for reports; engines beside it are compared by theirs
   bool transformer = false;  ///< runs in any case where the scenario edits the model
   /// The parametric engine runs as well, whatever the size of the layout.
   bool parametric = false;

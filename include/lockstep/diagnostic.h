@@ -78,9 +78,13 @@ class InputError : public std::runtime_error {
  public:
   explicit InputError(std::vector<Diagnostic> diagnostics);
   const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }
+  /// All of them as render() shows them. Written when it is first asked for: a search for sizes that a file allows
+  /// catches thousands that nobody reads.
+  const char* what() const noexcept override;
 
  private:
   std::vector<Diagnostic> diagnostics_;
+  mutable std::string rendered_;
 };
 
 /// A broken invariant of lockstep itself, or a failure of the machine: exit status 3.

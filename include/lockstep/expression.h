@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -92,8 +93,9 @@ class Expression {
   /// As text that parse() reads back to the same expression.
   std::string to_string() const;
   /// As it was parsed; to_string() where it was not.
-  std::string text() const { return was_parsed() ? *text_ : to_string(); }
-  bool was_parsed() const { return text_ != nullptr; }
+  std::string text() const;
+  bool was_parsed() const { return !parsed_text().empty(); }
+  const std::string& parsed_text() const;  ///< "" where it was not
 
   bool uses_rank() const;         ///< rank.AXIS or tokens stand in it
   bool uses_micro_batch() const;  ///< micro_batch, or tokens of a single micro-batch
@@ -106,12 +108,14 @@ class Expression {
   friend bool operator==(const Expression& a, const Expression& b);
 
   struct Node;
+  struct Content;
   /// The expression as a tree, for engines that read it over other values (src/expression/node.h).
-  const Node& tree() const { return *root_; }
+  const Node& tree() const;
 
  private:
-  std::shared_ptr<const Node> root_;
-  std::shared_ptr<const std::string> text_;
+  explicit Expression(std::shared_ptr<const Content> content) : content_(std::move(content)) {}
+
+  std::shared_ptr<const Content> content_;
 };
 
 }  // namespace lockstep

@@ -23,7 +23,8 @@ struct HostOptions {
   /// too long to plan, those of some buffers of each kind. A sample's cost is bounded.
   bool force_all = false;
   std::uint64_t seed = 0;
-  int threads = 0;  ///< 0: all cores
+  int threads = 0;     ///< 0: all cores
+  bool hashes = true;  ///< without them HostBuffer and HostResult::reference have none
   /// On a GPU: at most so many elements of each buffer in its memory at once; 0: as many as fit.
   std::int64_t block_elements = 0;
   /// Called now and then with the elements done and the elements in all; from one thread at a time.

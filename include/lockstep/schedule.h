@@ -13,6 +13,7 @@
 #include "lockstep/expression.h"
 #include "lockstep/mesh.h"
 #include "lockstep/model.h"
+#include "lockstep/shared.h"
 
 namespace lockstep {
 
@@ -48,7 +49,7 @@ class Selectors {
   /// Items as written, each already checked.
   explicit Selectors(std::vector<std::string> items) : items_(std::move(items)) {}
 
-  const std::vector<std::string>& items() const { return items_; }
+  const std::vector<std::string>& items() const { return *items_; }
   /// Whether one of the buffer's names is chosen.
   bool chooses(const Model& model, const LocalBuffer& buffer) const;
   /// The same for a parameter by itself; `numel` is the local element count.
@@ -63,7 +64,7 @@ class Selectors {
  private:
   bool chooses(const Parameter& parameter, std::int64_t numel, int chunk) const;
 
-  std::vector<std::string> items_;
+  Shared<std::vector<std::string>> items_;
 };
 
 /// How a reduction cuts (scenario-format.md, "geometry"). Expressions may use `n`, the group's size.
@@ -146,6 +147,11 @@ struct Root {
   }
 };
 
+/// Where a file has keys of a step.
+struct KeyPlaces {
+  Place by, when, over, root, count, params;
+};
+
 /// One plain step. Fields that an op does not have keep their defaults.
 struct Step {
   std::string name;
@@ -157,7 +163,7 @@ struct Step {
   std::optional<Expression> when;
   std::vector<Only> only;
   std::optional<Root> root;
-  Geometry geometry;
+  Shared<Geometry> geometry;
   bool on_owned = false;
   bool async = false;
   std::string buffer = "grad";      ///< the buffer acted on; for copy and accumulate the target ("to")
@@ -172,7 +178,7 @@ struct Step {
   /// What its file says of it, in that order; empty for one that no file has. Names of the key table.
   std::vector<std::string_view> keys;
   Place place;  ///< the whole step
-  Place by_place, when_place, over_place, root_place, count_place, params_place;
+  Shared<KeyPlaces> places;
   friend bool operator==(const Step& a, const Step& b);  ///< places and keys aside
 };
 

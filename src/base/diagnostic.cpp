@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <tuple>
 #include <utility>
 
@@ -217,6 +218,15 @@ std::vector<Diagnostic> Diagnostics::sorted() const {
 }
 
 InputError::InputError(std::vector<Diagnostic> diagnostics)
-    : std::runtime_error(render_all(diagnostics)), diagnostics_(std::move(diagnostics)) {}
+    : std::runtime_error("mistakes in a file"), diagnostics_(std::move(diagnostics)) {}
+
+const char* InputError::what() const noexcept {
+  try {
+    if (rendered_.empty()) rendered_ = render_all(diagnostics_);
+    return rendered_.c_str();
+  } catch (const std::bad_alloc&) {
+    return std::runtime_error::what();
+  }
+}
 
 }  // namespace lockstep

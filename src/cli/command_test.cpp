@@ -113,6 +113,7 @@ class TextSummary {
 int test(const TestArguments& arguments, CheckOptions check, const std::vector<std::string>& files) {
   const bool text = arguments.format == "text";
   check.blame_where_expected = text && !arguments.has_reports();
+  check.hashes = !check.blame_where_expected;
   std::optional<TextSummary> summary;
   if (text) summary.emplace(arguments);
   ReportSet reports(arguments, files.size() > 1, {!text, true});

@@ -237,9 +237,9 @@ void collect_steps(const std::vector<Step>& steps, const std::set<std::string>& 
   for (const Step& step : steps) {
     if (step.op != Op::each && step.op != Op::wait) add(values.buffers, step.buffer);
     add(values.buffers, step.from);
-    if (step.geometry.kind == Geometry::Kind::counts &&
-        std::find(values.geometries.begin(), values.geometries.end(), step.geometry) == values.geometries.end())
-      values.geometries.push_back(step.geometry);
+    if (step.geometry->kind == Geometry::Kind::counts &&
+        std::find(values.geometries.begin(), values.geometries.end(), *step.geometry) == values.geometries.end())
+      values.geometries.push_back(*step.geometry);
     const bool is_long = step.params.items().size() > most_single_items;
     std::size_t taken = 0;
     for (std::string item : step.params.items()) {

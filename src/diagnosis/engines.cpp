@@ -82,6 +82,7 @@ std::string run_host(CheckResult& result, EngineResult& found, const CheckOption
   HostOptions host = host_options(options);
   host.progress = options.progress;
   host.threads = threads;
+  host.hashes = options.hashes || options.mpi != nullptr || options.cuda != nullptr || options.nccl != nullptr;
   conclude(result, run_host(*result.scenario->schedule, *result.timeline, host), found);
   return "";
 }

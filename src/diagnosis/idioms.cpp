@@ -130,7 +130,7 @@ bool Idioms::leaves_owners_to_reductions(const std::vector<Candidate>& edits) co
   const ListedStep* step = find_listed(list_, edits.front().step);
   // What every rank owns all of is asked for; slices are what reductions leave.
   if (step == nullptr || step->op() != Op::own || !step->step->over || step->step->over->picks.empty()) return false;
-  if (step->step->geometry.kind == Geometry::Kind::counts) return false;  // no rule, but what ranks hold
+  if (step->step->geometry->kind == Geometry::Kind::counts) return false;  // no rule, but what ranks hold
   return std::any_of(list_.begin(), list_.end(), [&](const ListedStep& other) {
     if (operation(other.op()).ownership != Operation::Ownership::intersects_own_slice) return false;
     const ActingStep own(*step->step), reduction(*other.step);

@@ -17,8 +17,9 @@ void Neighbours::try_on(FoundRepair& repair) {
   if (repair.tried_around) return;
   if (!read_) read();
   repair.tried_around = true;
+  const std::vector<Edit> edits = repair.plain_edits();
   for (Neighbour& neighbour : neighbours_) {
-    const OracleAnswer answer = neighbour.oracle->judge(repair.plain_edits());
+    const OracleAnswer answer = neighbour.oracle->judge(edits);
     // A step that this size does not need is not there to be edited.
     if (answer.state == OracleAnswer::State::not_applicable) continue;
     ++repair.sizes;

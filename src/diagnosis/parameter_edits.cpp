@@ -37,7 +37,7 @@ void ParameterEdits::change_geometry(std::string_view key, Geometry geometry) {
 
 void ParameterEdits::geometry() {
   if (!takes("geometry")) return;
-  const Geometry& old = step_.geometry;
+  const Geometry& old = *step_.geometry;
   for (const auto kind :
        {Geometry::Kind::parameter, Geometry::Kind::rows, Geometry::Kind::flat, Geometry::Kind::bucket}) {
     Geometry other;

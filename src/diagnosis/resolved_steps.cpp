@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <string_view>
 #include <variant>
 
 #include "lockstep/operation.h"
@@ -28,7 +27,7 @@ int number_of(std::map<Key, int>& numbers, Key key) {
 }  // namespace
 
 ResolvedSteps::ResolvedSteps(const Schedule& schedule, schedule::WalkMemory& memory)
-    : schedule_(&schedule), memory_(&memory) {
+    : schedule_(&schedule), memory_(&memory), always_(Expression::parse("true")), once_(Expression::parse("1")) {
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) {
     const LocalModel* local = &schedule.model.local(rank);
     if (std::find(locals_.begin(), locals_.end(), local) == locals_.end()) locals_.push_back(local);
@@ -60,7 +59,7 @@ void ResolvedSteps::add(const Step& step, bool in_each) {
     hash_.add(only.coordinates);
   }
   hash_.add(step.only.size());
-  add_values(step.when, in_each, "true");
+  add_values(step.when.value_or(always_), in_each);
   if (step.op == Op::each) return add(step.steps, true);
   if (step.op == Op::wait) {
     const auto waited =
@@ -78,9 +77,9 @@ void ResolvedSteps::add(const Step& step, bool in_each) {
     hash_.add(step.root->coordinates.size());
   }
   hash_.add(step.root.has_value());
-  add_values(step.by, in_each, "1");
+  add_values(step.by.value_or(once_), in_each);
   hash_.add(step.count);
-  if (row.cuts != Operation::Cuts::nothing) add(step.geometry);
+  if (row.cuts != Operation::Cuts::nothing) add(*step.geometry);
   for (const std::string* text : {&step.buffer, &step.from, &step.what}) hash_.add(*text);
   hash_.add(step.uses);
   for (const bool flag :
@@ -96,14 +95,10 @@ void ResolvedSteps::add(const Geometry& geometry) {
   hash_.add(geometry.counts);
 }
 
-/// `absent`: the value of what a step does not say.
-void ResolvedSteps::add_values(const std::optional<Expression>& expression, bool in_each, std::string_view absent) {
-  const auto [found, is_new] = values_.try_emplace({expression ? expression->text() : std::string(absent), in_each}, 0);
-  if (is_new) {
-    const std::string values = values_of(expression ? *expression : Expression::parse(absent), in_each);
-    found->second = std::hash<std::string>()(values);
-  }
-  hash_.add(found->second);
+void ResolvedSteps::add_values(const Expression& expression, bool in_each) {
+  const auto [found, is_new] = values_.try_emplace({&expression.tree(), in_each}, expression, 0);
+  if (is_new) found->second.second = std::hash<std::string>()(values_of(expression, in_each));
+  hash_.add(found->second.second);
 }
 
 /// In each micro-batch of each optimizer step. As it is written where ranks differ in it, or it has no value.

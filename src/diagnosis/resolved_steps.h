@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -31,7 +30,7 @@ class ResolvedSteps {
   void add(const std::vector<Step>& steps, bool in_each);
   void add(const Step& step, bool in_each);
   void add(const Geometry& geometry);
-  void add_values(const std::optional<Expression>& expression, bool in_each, std::string_view absent);
+  void add_values(const Expression& expression, bool in_each);
   std::string values_of(const Expression& expression, bool in_each) const;
   int selection(const Selectors& params);
   int groups(const std::optional<Over>& over);
@@ -46,7 +45,9 @@ class ResolvedSteps {
   std::map<std::vector<std::vector<int>>, int> selected_;
   std::map<const std::vector<int>*, int> groups_;
   std::map<std::vector<int>, int> grouped_;
-  std::map<std::pair<std::string, bool>, std::uint64_t> values_;  // by text, and whether in `each`: their hash
+  // By expression, and whether in `each`: their hash. The expression is kept, so that no other comes to lie there.
+  std::map<std::pair<const Expression::Node*, bool>, std::pair<Expression, std::uint64_t>> values_;
+  Expression always_, once_;  // what a step without `when` and without `by` comes to
 };
 
 }  // namespace lockstep::diagnosis

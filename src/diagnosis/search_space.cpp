@@ -85,7 +85,7 @@ void say_for_all_sizes(std::vector<Step>& right, const std::vector<ListedStep>& 
     const ListedStep *general = find_listed(open, step.name), *written = find_listed(now, step.name);
     if (step.name.empty() || general == nullptr) continue;
     // Of a geometry that is there in another form, key by key, as edits merge it.
-    const bool by_key = written != nullptr && written->step->geometry.kind == step.geometry.kind;
+    const bool by_key = written != nullptr && written->step->geometry->kind == step.geometry->kind;
     for (const scenario::StepKey& key : scenario::step_keys()) {
       const bool in_geometry = key.name.starts_with("geometry.");
       if (key.name == "steps" || (by_key ? key.name == "geometry" : in_geometry)) continue;

@@ -41,7 +41,8 @@ std::vector<std::pair<std::string, int>> written_axes(const Scenario& scenario) 
 void collect_selectors(const std::vector<Step>& steps, std::set<std::string>& items) {
   for (const Step& step : steps) {
     items.insert(step.params.items().begin(), step.params.items().end());
-    if (const auto& separate = step.geometry.separate) items.insert(separate->items().begin(), separate->items().end());
+    if (const auto& separate = step.geometry->separate)
+      items.insert(separate->items().begin(), separate->items().end());
     collect_selectors(step.steps, items);
   }
 }

@@ -60,27 +60,21 @@ Expression::Expression() : Expression(ExpressionValue(Rational(0))) {}
 Expression::Expression(ExpressionValue constant) {
   auto node = std::make_shared<Node>();
   node->value = std::move(constant);
-  root_ = std::move(node);
+  content_ = std::make_shared<const Content>(Content{std::move(node), ""});
 }
 
-Expression Expression::parse(std::string_view text) {
-  Expression result;
-  expression::ParsedText parsed = expression::parse_once(text);
-  result.root_ = std::move(parsed.root);
-  result.text_ = std::move(parsed.text);
-  return result;
-}
+Expression Expression::parse(std::string_view text) { return Expression(expression::parse_once(text)); }
 
 ExpressionValue Expression::evaluate(const Environment& environment) const {
-  return expression::evaluate(*root_, environment);
+  return expression::evaluate(*content_->root, environment);
 }
 
 Rational Expression::number(const Environment& environment) const {
-  return expression::number_of(evaluate(environment), *root_);
+  return expression::number_of(evaluate(environment), *content_->root);
 }
 
 bool Expression::truth(const Environment& environment) const {
-  return expression::truth_of(evaluate(environment), *root_);
+  return expression::truth_of(evaluate(environment), *content_->root);
 }
 
 std::optional<ExpressionValue> Expression::constant(const Environment& environment) const {
@@ -88,7 +82,7 @@ std::optional<ExpressionValue> Expression::constant(const Environment& environme
   anywhere.rank.reset();
   anywhere.step.reset();
   anywhere.micro_batch.reset();
-  const NodePointer folded = expression::fold(root_, anywhere);
+  const NodePointer folded = expression::fold(content_->root, anywhere);
   if (folded->kind != Node::Kind::value) return std::nullopt;
   return folded->value;
 }
@@ -96,41 +90,46 @@ std::optional<ExpressionValue> Expression::constant(const Environment& environme
 Expression Expression::substitute(const std::map<std::string, ExpressionValue, std::less<>>& names) const {
   Environment environment;
   environment.names = &names;
-  Expression result;
-  result.root_ = expression::fold(root_, environment);
-  return result;
+  return Expression(std::make_shared<const Content>(Content{expression::fold(content_->root, environment), ""}));
 }
 
-std::string Expression::to_string() const { return expression::print(*root_); }
+std::string Expression::text() const { return was_parsed() ? content_->text : to_string(); }
+
+const std::string& Expression::parsed_text() const { return content_->text; }
+
+const Node& Expression::tree() const { return *content_->root; }
+
+std::string Expression::to_string() const { return expression::print(*content_->root); }
 
 bool Expression::uses_rank() const {
-  return any_node(*root_, [](const Node& node) {
+  return any_node(*content_->root, [](const Node& node) {
     return node.kind == Node::Kind::rank_axis || node.kind == Node::Kind::tokens ||
            (node.kind == Node::Kind::sum && !sums_everything(node));
   });
 }
 
 bool Expression::uses_micro_batch() const {
-  return any_node(*root_, [](const Node& node) {
+  return any_node(*content_->root, [](const Node& node) {
     return node.kind == Node::Kind::micro_batch || node.kind == Node::Kind::tokens ||
            (node.kind == Node::Kind::sum && !node.all_micro_batches);
   });
 }
 
 bool Expression::uses_step() const {
-  return any_node(*root_, [](const Node& node) {
+  return any_node(*content_->root, [](const Node& node) {
     return node.kind == Node::Kind::step || node.kind == Node::Kind::tokens || node.kind == Node::Kind::sum ||
            (node.kind == Node::Kind::name && node.text == "micro_batches");
   });
 }
 
 bool operator==(const Expression& a, const Expression& b) {
-  return same_tree(*a.root_, *b.root_) || same_tree(*expression::fold(a.root_, {}), *expression::fold(b.root_, {}));
+  const NodePointer &one = a.content_->root, &other = b.content_->root;
+  return same_tree(*one, *other) || same_tree(*expression::fold(one, {}), *expression::fold(other, {}));
 }
 
 std::set<std::string> Expression::names() const {
   std::set<std::string> names;
-  collect_names(*root_, names);
+  collect_names(*content_->root, names);
   return names;
 }
 

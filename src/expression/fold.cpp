@@ -43,34 +43,39 @@ bool is_unknown(const Node& node, const Environment& environment) {
 
 NodePointer fold(const NodePointer& node, const Environment& environment) {
   if (is_value(node) || node->kind == Node::Kind::end || is_unknown(*node, environment)) return node;
-  auto copy = std::make_shared<Node>(*node);
+  std::vector<NodePointer> children;
+  children.reserve(node->children.size());
   bool changed = false, all_known = true;
-  for (NodePointer& child : copy->children) {
-    NodePointer folded = fold(child, environment);
-    changed = changed || folded != child;
-    child = std::move(folded);
-    all_known = all_known && (is_value(child) || child->kind == Node::Kind::end);
+  for (const NodePointer& child : node->children) {
+    children.push_back(fold(child, environment));
+    changed = changed || children.back() != child;
+    all_known = all_known && (is_value(children.back()) || child->kind == Node::Kind::end);
   }
   if (node->text == "and" || node->text == "or") {
-    if (NodePointer side = decided(node->text, copy->children[0], copy->children[1])) return side;
+    if (NodePointer side = decided(node->text, children[0], children[1])) return side;
   }
-  if (all_known) {
-    // In `rank.pp == last` the left side as written says what `last` is.
-    const bool has_end = std::any_of(node->children.begin(), node->children.end(),
-                                     [](const NodePointer& child) { return child->kind == Node::Kind::end; });
-    try {
-      ExpressionValue value = evaluate(has_end ? *node : *copy, environment);
-      copy->kind = Node::Kind::value;
-      copy->value = std::move(value);
-      copy->children.clear();
-      return copy;
-    } catch (const ExpressionError&) {
-      // Stays as it is: a name from elsewhere, or a mistake that evaluation will report in its place.
-      if (has_end) return node;
-    }
+  NodePointer folded = node;
+  if (changed) {
+    auto copy = std::make_shared<Node>(*node);
+    copy->children = std::move(children);
+    folded = std::move(copy);
   }
-  if (!changed) return node;
-  return copy;
+  if (!all_known) return folded;
+  // In `rank.pp == last` the left side as written says what `last` is.
+  const bool has_end = std::any_of(node->children.begin(), node->children.end(),
+                                   [](const NodePointer& child) { return child->kind == Node::Kind::end; });
+  try {
+    auto value = std::make_shared<Node>();
+    value->value = evaluate(has_end ? *node : *folded, environment);
+    value->offset = node->offset;
+    value->length = node->length;
+    value->depth = node->depth;
+    value->text = node->text;
+    return value;
+  } catch (const ExpressionError&) {
+    // Stays as it is: a name from elsewhere, or a mistake that evaluation will report in its place.
+    return has_end ? node : folded;
+  }
 }
 
 }  // namespace lockstep::expression

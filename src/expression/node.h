@@ -38,6 +38,12 @@ struct Expression::Node {
   std::vector<std::shared_ptr<const Node>> children;
 };
 
+/// What copies of an expression share.
+struct Expression::Content {
+  std::shared_ptr<const Node> root;
+  std::string text;  ///< that was parsed; "" where none was
+};
+
 namespace expression {
 
 using Node = Expression::Node;

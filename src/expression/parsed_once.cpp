@@ -8,7 +8,7 @@ namespace lockstep::expression {
 
 namespace {
 
-using Parsed = std::unordered_map<std::string_view, ParsedText>;  // by its own text
+using Parsed = std::unordered_map<std::string_view, std::shared_ptr<const Expression::Content>>;  // by its own text
 
 thread_local std::unique_ptr<Parsed> parsed;
 
@@ -22,13 +22,13 @@ ParsedOnce::~ParsedOnce() {
   if (is_outermost_) parsed.reset();
 }
 
-ParsedText parse_once(std::string_view text) {
+std::shared_ptr<const Expression::Content> parse_once(std::string_view text) {
   constexpr std::size_t longest = 256, most = 4096;
   if (parsed != nullptr) {
     if (const auto known = parsed->find(text); known != parsed->end()) return known->second;
   }
-  ParsedText result{parse(text), std::make_shared<const std::string>(text)};
-  if (parsed != nullptr && text.size() <= longest && parsed->size() < most) parsed->emplace(*result.text, result);
+  auto result = std::make_shared<const Expression::Content>(Expression::Content{parse(text), std::string(text)});
+  if (parsed != nullptr && text.size() <= longest && parsed->size() < most) parsed->emplace(result->text, result);
   return result;
 }
 

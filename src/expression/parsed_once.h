@@ -22,12 +22,7 @@ class ParsedOnce {
   bool is_outermost_;
 };
 
-/// A text with what parse() makes of it. Both are shared.
-struct ParsedText {
-  NodePointer root;
-  std::shared_ptr<const std::string> text;
-};
-/// Throws ExpressionError.
-ParsedText parse_once(std::string_view text);
+/// What parse() makes of a text. Throws ExpressionError.
+std::shared_ptr<const Expression::Content> parse_once(std::string_view text);
 
 }  // namespace lockstep::expression

@@ -56,9 +56,10 @@ class HostRun {
  private:
   void perform(const Task& task, PlanStore& plans) {
     const auto bound = plans.get(task.component);
-    const std::optional<ReplayOptions> options =
+    std::optional<ReplayOptions> options =
         replay_options(task, preparation_.prepared()[task.component], bound->has_residues);
     if (options) {
+      options->hashes = options->hashes && options_.hashes;
       const std::int64_t block = block_elements(preparation_.components().list[task.component]);
       merge(task, bound->plan, replay(schedule_.model, bound->plan, *options, task.elements, block));
     } else if (!task.in_field) {

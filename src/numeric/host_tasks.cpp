@@ -81,12 +81,15 @@ class TaskMaker {
         static_cast<std::int64_t>(task_cost / (static_cast<double>(block) * prepared_[component].cost_per_element)) + 1;
     const std::int64_t part = blocks * block;
     Intervals waiting;
+    std::int64_t held = 0;  // elements of them
     for (const Interval& interval : elements) {
       for (std::int64_t begin = interval.begin; begin < interval.end; begin += part) {
         waiting.push_back({begin, std::min(begin + part, interval.end)});
-        if (size(waiting) < part) continue;
+        held += waiting.back().size();
+        if (held < part) continue;
         add(component, std::move(waiting), false);
         waiting.clear();
+        held = 0;
       }
     }
     if (!waiting.empty()) add(component, std::move(waiting), false);

@@ -13,7 +13,8 @@ namespace lockstep::numeric {
 
 int thread_count(int wanted) {
   if (wanted > 0) return wanted;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  static const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // reads files
+  return all;
 }
 
 void parallel_for(std::size_t count, int threads, const std::function<void(std::size_t)>& work) {

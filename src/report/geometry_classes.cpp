@@ -22,7 +22,7 @@ std::vector<GeometryItem> items_of(const Schedule& schedule, const Call& call) {
     item.chunk = buffer.chunk;
     item.dtype = buffer.dtype;
     if (!call.owned.empty()) item.numel = size(call.owned[position]);
-    const Geometry& geometry = call.step->geometry;
+    const Geometry& geometry = *call.step->geometry;
     item.separate = geometry.separate && geometry.separate->chooses(schedule.model, buffer);
     items.push_back(item);
   }
@@ -31,7 +31,7 @@ std::vector<GeometryItem> items_of(const Schedule& schedule, const Call& call) {
 
 GeometryClass make_class(const Schedule& schedule, const Event& event) {
   const Call& call = event.calls.front();
-  const Geometry& geometry = call.step->geometry;
+  const Geometry& geometry = *call.step->geometry;
   const int members = static_cast<int>(event.calls.size());
   GeometryClass made;
   made.step = call.step;

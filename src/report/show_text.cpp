@@ -136,7 +136,7 @@ std::string step_text(const Step& step) {
   if (!step.wait_for.empty()) text += " for " + step.wait_for;
   if (step.by) text += " by " + step.by->to_string();
   if (!step.params.items().empty()) text += fmt::format("; params [{}]", fmt::join(step.params.items(), ", "));
-  if (operation(step.op).cuts == Operation::Cuts::its_own) text += "; " + geometry_text(step.geometry);
+  if (operation(step.op).cuts == Operation::Cuts::its_own) text += "; " + geometry_text(*step.geometry);
   if (!step.from.empty())
     text += fmt::format("; {} to {}", step.from, step.buffer);
   else if (step.buffer != "grad")

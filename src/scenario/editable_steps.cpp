@@ -54,7 +54,7 @@ bool are_on(const Mesh& mesh, const Step& step) {
 
 void set_values(Step& step, const Edit& edit) {
   // Keys of another kind would have no meaning in the new one.
-  if (says(edit.values, "geometry.kind") && step.geometry.kind != edit.values.geometry.kind) step.geometry = {};
+  if (says(edit.values, "geometry.kind") && step.geometry->kind != edit.values.geometry->kind) step.geometry = {};
   for (const std::string_view key : edit.values.keys) set_key(step, key, edit.values);
   for (const std::string_view key : edit.removed) remove_key(step, key);
 }
@@ -68,7 +68,7 @@ void collect_names(const std::vector<Step>& steps, std::vector<std::string_view>
 
 /// What the key table says of a step of one op.
 struct KeysOfOp {
-  std::vector<std::string_view> needed, foreign;
+  std::vector<std::string_view> needed, own;
 };
 
 KeysOfOp keys_of(Op op) {
@@ -76,11 +76,9 @@ KeysOfOp keys_of(Op op) {
   const std::string_view name = operation(op).name;
   KeysOfOp keys;
   for (const ObjectKey& key : row.keys) {
-    if (!has_key(row, key, name)) {
-      keys.foreign.push_back(key.name);
-    } else if (needs_key(key, name)) {
-      keys.needed.push_back(key.name);
-    }
+    if (!has_key(row, key, name)) continue;
+    keys.own.push_back(key.name);
+    if (needs_key(key, name)) keys.needed.push_back(key.name);
   }
   return keys;
 }
@@ -95,16 +93,23 @@ bool has_its_keys(const Step& step) {
   });
   const KeysOfOp& keys = by_op[static_cast<std::size_t>(step.op)];
   const auto is_said = [&](std::string_view key) { return says(step, key); };
+  const auto is_own = [&](std::string_view key) {
+    return std::find(keys.own.begin(), keys.own.end(), key) != keys.own.end();
+  };
   return std::all_of(keys.needed.begin(), keys.needed.end(), is_said) &&
-         std::none_of(keys.foreign.begin(), keys.foreign.end(), is_said);
+         std::all_of(step.keys.begin(), step.keys.end(), is_own);
 }
 
 /// They are copied for each trial, and nobody is told where a step of a trial was written.
 std::vector<Step> without_places(std::vector<Step> steps) {
   for (Step& step : steps) {
-    for (Place* place : {&step.place, &step.by_place, &step.when_place, &step.over_place, &step.root_place,
-                         &step.count_place, &step.params_place, &step.geometry.place})
-      *place = {};
+    step.place = {};
+    step.places = {};
+    if (*step.geometry == Geometry()) {
+      step.geometry = {};
+    } else {
+      step.geometry.own().place = {};
+    }
     step.steps = without_places(std::move(step.steps));
   }
   return steps;
@@ -133,7 +138,7 @@ class StepHash {
       hash_.add(step.root->position.value_or(-1));
       for (const auto& [axis, number] : step.root->coordinates) add(axis, {number});
     }
-    add(step.geometry);
+    add(*step.geometry);
     for (const bool flag :
          {step.reduction == Reduction::average, step.on_owned, step.async, step.per_rank, step.mean_of_norms})
       hash_.add(flag);

@@ -174,11 +174,13 @@ class ParameterExpander {
     for (const Json::Member& member : names) values_.undefine(member.key);
   }
 
-  /// A parameter with the common keys of the loops around it, the innermost first.
-  Json with_common(const Json& item) const {
-    Json whole = item;
-    for (auto member = common_.rbegin(); member != common_.rend(); ++member) {
-      if (whole.find(member->key) == nullptr) set_member(whole, *member);
+  /// The keys of a parameter and the common ones of the loops around it, the innermost first.
+  std::vector<Json::Member> with_common(const Json& item) const {
+    std::vector<Json::Member> whole = item.members();
+    for (auto common = common_.rbegin(); common != common_.rend(); ++common) {
+      const bool known =
+          std::any_of(whole.begin(), whole.end(), [&](const Json::Member& own) { return own.key == common->key; });
+      if (!known) whole.push_back(*common);
     }
     return whole;
   }
@@ -188,8 +190,7 @@ class ParameterExpander {
   void expand_parameter(const Json& item) {
     if (!holds(item.find("when"))) return;
     std::vector<Json::Member> members;
-    const Json whole = with_common(item);
-    for (const Json::Member& member : whole.members()) {
+    for (const Json::Member& member : with_common(item)) {
       if (member.key == "when") continue;
       const std::optional<Json> value = values_.resolve(member.value);
       if (!value) continue;

@@ -63,7 +63,7 @@ Fields::Fields(const Json& object, Object kind, std::string_view variant, const 
     }
   }
   for (const ObjectKey& key : row.keys) {
-    if (!has_key(row, key, variant) || !needs_key(key, variant) || object.find(key.name) != nullptr) continue;
+    if (!needs_key(key, variant) || !has_key(row, key, variant) || object.find(key.name) != nullptr) continue;
     diagnostics.add(object.place(), fmt::format("missing key \"{}\" {}: {}", key.name, where, key.help));
   }
 }

@@ -25,7 +25,8 @@ class PartsHash {
   void add(std::string_view text) { add(std::hash<std::string_view>()(text)); }
   /// As it is written; one that is absent is an empty text.
   void add(const std::optional<Expression>& expression) {
-    add(std::string_view(expression ? expression->text() : std::string()));
+    if (expression && !expression->was_parsed()) return add(std::string_view(expression->to_string()));
+    add(expression ? std::string_view(expression->parsed_text()) : std::string_view());
   }
   template <class Item>
   void add(const std::vector<Item>& items) {

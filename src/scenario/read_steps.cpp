@@ -53,7 +53,7 @@ void check_position(const Step& step, Reading& reading) {
     size *= pick.coordinates ? static_cast<std::int64_t>(pick.coordinates->size()) : reading.mesh->size(pick.axis);
   }
   if (*step.root->position >= size) {
-    reading.diagnostics.add(step.root_place,
+    reading.diagnostics.add(step.places->root,
                             fmt::format("root {} is not in the group, which has {}: positions count from 0",
                                         *step.root->position, counted(size, "member")));
   }
@@ -68,7 +68,7 @@ void check_root(const Step& step, Reading& reading) {
     });
     if (found == 1) continue;
     reading.diagnostics.add(
-        step.root_place,
+        step.places->root,
         fmt::format("\"root\" must be one member of each group, but {} of the {} of the group of rank {} "
                     "have these coordinates",
                     found == 0 ? "none" : std::to_string(found), counted(members.size(), "member"), members[0]));
@@ -80,7 +80,7 @@ void check_meshes(const Step& step, Reading& reading) {
   if (!step.over || !reading.all_known() || reading.mesh->pipeline_groups_agree()) return;
   for (const Over::Pick& pick : step.over->picks) {
     if (!is_expert_axis(pick.axis)) continue;
-    reading.diagnostics.add(step.over_place,
+    reading.diagnostics.add(step.places->over,
                             fmt::format("axis \"{}\" is of the expert mesh, whose pipeline groups differ from those of "
                                         "the dense mesh under this \"order\": put \"pp\" last in it",
                                         name_of(pick.axis)));
@@ -95,7 +95,7 @@ void check_factor(const Step& step, Reading& reading) {
     if (value && std::holds_alternative<Rational>(*value) && std::get<Rational>(*value).is_zero() &&
         reading.sizes_known()) {
       reading.diagnostics.add(
-          step.by_place,
+          step.places->by,
           "\"by\" of a \"backward\" must not be 0: a contribution of 0 cannot be told from one that is "
           "missing");
     }
@@ -109,9 +109,9 @@ class StepKeyReader {
  public:
   StepKeyReader(Step& step, const Place& place, bool in_each, Reading& reading)
       : step_(step), in_each_(in_each), reading_(reading) {
-    for (Place* one : {&step.place, &step.by_place, &step.when_place, &step.over_place, &step.root_place,
-                       &step.count_place, &step.params_place, &step.geometry.place})
-      *one = place;
+    step.place = place;
+    step.places = KeyPlaces{place, place, place, place, place, place};
+    step.geometry.own().place = place;
   }
 
   void read(const ObjectKey& row, const Json& value) {
@@ -119,13 +119,13 @@ class StepKeyReader {
     step_.keys.push_back(key);
     if (key == "params") {
       step_.params = read_selectors(value, reading_);
-      step_.params_place = value.place();
+      step_.places.own().params = value.place();
     } else if (key == "over") {
       step_.over = read_over(value, reading_);
-      step_.over_place = value.place();
+      step_.places.own().over = value.place();
     } else if (key == "root") {
       step_.root = read_root(value, reading_);
-      step_.root_place = value.place();
+      step_.places.own().root = value.place();
     } else if (key == "only") {
       step_.only = read_only(value, reading_);
     } else if (key == "geometry") {
@@ -137,17 +137,18 @@ class StepKeyReader {
       }
     } else if (row.type == Type::expression) {
       if (value.is_string()) check_tokens_of_uses(value, reading_);
-      if (key == "by") read_expression_into(step_.by, step_.by_place, false, value);
-      if (key == "when") read_expression_into(step_.when, step_.when_place, true, value);
-      if (key == "count") read_expression_into(step_.count, step_.count_place, true, value);
+      if (key == "by") read_expression_into(step_.by, &KeyPlaces::by, false, value);
+      if (key == "when") read_expression_into(step_.when, &KeyPlaces::when, true, value);
+      if (key == "count") read_expression_into(step_.count, &KeyPlaces::count, true, value);
     } else if (key != "steps") {
       read_plain(key, value);
     }
   }
 
  private:
-  void read_expression_into(std::optional<Expression>& expression, Place& place, bool truth, const Json& value) {
-    place = value.place();
+  void read_expression_into(std::optional<Expression>& expression, Place KeyPlaces::*place, bool truth,
+                            const Json& value) {
+    step_.places.own().*place = value.place();
     expression = read_expression(value, {.truth = truth, .in_each = in_each_}, reading_);
   }
 
@@ -222,7 +223,7 @@ void check_step(const Step& step, bool in_each, Reading& reading,
   check_position(step, reading);
   check_root(step, reading);
   check_factor(step, reading);
-  if (step.geometry.kind == Geometry::Kind::counts && row.equal_slices) {
+  if (step.geometry->kind == Geometry::Kind::counts && row.equal_slices) {
     reading.diagnostics.add(place_of("geometry"),
                             fmt::format("\"{0}\" gives every member a slice of one length, and \"counts\" cuts slices "
                                         "of several; \"{0}_v\" takes them",

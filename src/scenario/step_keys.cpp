@@ -28,8 +28,8 @@ scenario::StepKey row(std::string_view name, Write write) {
 
 template <auto member>
 scenario::StepKey geometry_row(std::string_view name, Write write) {
-  return {name, [](const Step& from, Step& to) { to.geometry.*member = from.geometry.*member; },
-          [](const Step& a, const Step& b) { return a.geometry.*member == b.geometry.*member; }, write};
+  return {name, [](const Step& from, Step& to) { to.geometry.own().*member = (*from.geometry).*member; },
+          [](const Step& a, const Step& b) { return (*a.geometry).*member == (*b.geometry).*member; }, write};
 }
 
 Json word(std::string_view text) { return Json::string(std::string(text)); }
@@ -86,21 +86,22 @@ std::vector<scenario::StepKey> make_step_keys() {
       row<&Step::wait_for>("for", [](const Step& step) { return Json::string(step.wait_for); }),
       row<&Step::steps>("steps", [](const Step& step) { return scenario::list_of(step.steps, scenario::as_written); }),
       geometry_row<&Geometry::kind>("geometry.kind",
-                                    [](const Step& step) { return word(name_of_kind(step.geometry.kind)); }),
-      geometry_row<&Geometry::align>("geometry.align", [](const Step& step) { return as_parsed(step.geometry.align); }),
-      geometry_row<&Geometry::size>("geometry.size", [](const Step& step) { return as_parsed(step.geometry.size); }),
+                                    [](const Step& step) { return word(name_of_kind(step.geometry->kind)); }),
+      geometry_row<&Geometry::align>("geometry.align",
+                                     [](const Step& step) { return as_parsed(step.geometry->align); }),
+      geometry_row<&Geometry::size>("geometry.size", [](const Step& step) { return as_parsed(step.geometry->size); }),
       geometry_row<&Geometry::align_parameter>(
-          "geometry.align_parameter", [](const Step& step) { return as_parsed(step.geometry.align_parameter); }),
+          "geometry.align_parameter", [](const Step& step) { return as_parsed(step.geometry->align_parameter); }),
       geometry_row<&Geometry::align_bucket>("geometry.align_bucket",
-                                            [](const Step& step) { return as_parsed(step.geometry.align_bucket); }),
+                                            [](const Step& step) { return as_parsed(step.geometry->align_bucket); }),
       geometry_row<&Geometry::separate>("geometry.separate",
                                         [](const Step& step) {
-                                          const std::optional<Selectors>& separate = step.geometry.separate;
+                                          const std::optional<Selectors>& separate = step.geometry->separate;
                                           return separate ? scenario::written(separate->items()) : Json::array();
                                         }),
       geometry_row<&Geometry::counts>("geometry.counts",
                                       [](const Step& step) {
-                                        return scenario::list_of(step.geometry.counts, [](std::int64_t count) {
+                                        return scenario::list_of(step.geometry->counts, [](std::int64_t count) {
                                           return scenario::written(count);
                                         });
                                       }),
@@ -154,7 +155,7 @@ Json as_written(const Step& step) {
 
 Json to_json(const Step& step) {
   Step plain = step;
-  Geometry& geometry = plain.geometry;
+  Geometry& geometry = plain.geometry.own();
   for (auto* one : {&plain.by, &plain.when, &plain.count, &geometry.align, &geometry.size, &geometry.align_bucket})
     fold(*one);
   geometry.align_parameter = geometry.align_parameter.substitute({});

@@ -65,7 +65,7 @@ Step with_condition(const Step& step, const std::string& condition, const Place&
   with.when = Expression::parse(step.when && !is_constant ? fmt::format("{} and ({})", condition, step.when->text())
                                                           : condition);
   set_key(changed, "when", with);
-  changed.when_place = place;
+  changed.places.own().when = place;
   return changed;
 }
 

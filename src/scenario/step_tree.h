@@ -69,7 +69,13 @@ template <typename Content>
 std::vector<Content> steps_of(std::vector<StepNode<Content>> nodes) {
   std::vector<Content> steps;
   steps.reserve(nodes.size());
-  for (StepNode<Content>& node : nodes) steps.push_back(step_of(std::move(node)));
+  for (StepNode<Content>& node : nodes) {
+    if (node.is_each || !node.iteration.empty()) {
+      steps.push_back(step_of(std::move(node)));
+    } else {
+      steps.push_back(std::move(node.step));
+    }
+  }
   return steps;
 }
 

@@ -333,13 +333,13 @@ Json Template::substitute(const Json& value) {
     for (const std::string& name : expression->names()) uses_any |= names_.count(name) > 0;
     if (!uses_any) return value;
     note_use(expression->tree());
+    const Expression written = derived_.empty() ? *expression : Expression::parse(inlined(value.text()));
     std::map<std::string, ExpressionValue, std::less<>> known;
-    if (keep_sizes_ && !sizes_.empty()) {
-      known = names_;
-      for (const std::string& size : sizes_) known.erase(size);
+    for (const std::string& name : written.names()) {
+      const auto found = names_.find(name);
+      if (found != names_.end() && !(keep_sizes_ && sizes_.count(name) > 0)) known.insert(*found);
     }
-    const Expression plain = (derived_.empty() ? *expression : Expression::parse(inlined(value.text())))
-                                 .substitute(keep_sizes_ && !sizes_.empty() ? known : names_);
+    const Expression plain = written.substitute(known);
     try {
       if (const std::optional<ExpressionValue> constant = plain.constant({})) return json_of(*constant, value.place());
     } catch (const ExpressionError&) {

@@ -52,7 +52,7 @@ bool Calls::condition(const Step& step, const Position& position, int rank) {
   }
   if (!step.when) return true;
   const auto evaluate = [&] {
-    return evaluated(step, step.when_place, "when", rank,
+    return evaluated(step, step.places->when, "when", rank,
                      [&] { return step.when->truth(environment(position, rank)); });
   };
   if (step.when->uses_rank()) return evaluate();
@@ -84,7 +84,7 @@ GeometryLayout Calls::layout(const Step& step, int rank, int n, const std::vecto
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const LocalBuffer& buffer = local.buffers[at(buffers[i])];
     const std::int64_t row = buffer.rows > 0 ? std::max<std::int64_t>(buffer.numel / buffer.rows, 1) : 1;
-    const bool separate = step.geometry.separate && step.geometry.separate->chooses(schedule_->model, buffer);
+    const bool separate = step.geometry->separate && step.geometry->separate->chooses(schedule_->model, buffer);
     // Part of a buffer is cut by as many rows as it fills, the last perhaps in part.
     const std::int64_t rows = numels[i] == buffer.numel ? buffer.rows : (numels[i] + row - 1) / row;
     items.push_back({numels[i], rows, row, buffer.chunk, buffer.dtype, separate});
@@ -92,8 +92,8 @@ GeometryLayout Calls::layout(const Step& step, int rank, int n, const std::vecto
   Environment names;
   names.mesh = &schedule_->mesh;
   names.counts = &schedule_->batch;
-  return evaluated(step, step.geometry.place, "geometry", rank,
-                   [&] { return lay_out(step.geometry, items, n, names); });
+  return evaluated(step, step.geometry->place, "geometry", rank,
+                   [&] { return lay_out(*step.geometry, items, n, names); });
 }
 
 const GeometryLayout& Calls::layout(const Step& step, int rank, int n) {
@@ -113,7 +113,7 @@ Rational Calls::by(const Position& position, int rank) {
   const Step& step = *position.step;
   if (!step.by) return Rational(1);
   const auto evaluate = [&] {
-    return evaluated(step, step.by_place, "by", rank,
+    return evaluated(step, step.places->by, "by", rank,
                      [&] { return memory_->by(step, rank, position.optimizer_step, position.micro_batch); });
   };
   if (step.by->uses_rank()) return evaluate();
@@ -141,14 +141,14 @@ void Calls::check_backward(const Position& position, int rank) {
          contributions.of(rank, buffer, position.optimizer_step, position.micro_batch, step.uses)) {
       if (contribution.evaluated_on == last) continue;
       last = contribution.evaluated_on;
-      const Rational value = evaluated(step, step.by_place, "by", last, [&] {
+      const Rational value = evaluated(step, step.places->by, "by", last, [&] {
         return memory_->by(step, last, position.optimizer_step, position.micro_batch);
       });
       if (value.is_zero()) {
         throw InputError(
-            {{step.by_place, "\"by\" of the backward \"" + step.name + "\" is 0 on rank " + std::to_string(last) +
-                                 "; a contribution cannot be multiplied by 0: use \"when\" or \"only\" to leave "
-                                 "it out"}});
+            {{step.places->by, "\"by\" of the backward \"" + step.name + "\" is 0 on rank " + std::to_string(last) +
+                                   "; a contribution cannot be multiplied by 0: use \"when\" or \"only\" to leave "
+                                   "it out"}});
       }
       if (shared) {
         backward_checked_[{&step, position.optimizer_step, position.micro_batch}] = true;
@@ -161,7 +161,7 @@ void Calls::check_backward(const Position& position, int rank) {
 bool Calls::counts(const Position& position, int rank) {
   const Step& step = *position.step;
   if (!step.count) return true;
-  return evaluated(step, step.count_place, "count", rank,
+  return evaluated(step, step.places->count, "count", rank,
                    [&] { return step.count->truth(environment(position, rank)); });
 }
 

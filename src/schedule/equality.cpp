@@ -16,8 +16,7 @@ auto content(const Geometry& geometry) {
 
 auto content(const Step& step) {
   const auto& [name, op, params, over, reduction, by, when, only, root, geometry, on_owned, async, buffer, from, uses,
-               what, per_rank, count, mean_of_norms, wait_for, steps, keys, place, by_place, when_place, over_place,
-               root_place, count_place, params_place] = step;
+               what, per_rank, count, mean_of_norms, wait_for, steps, keys, place, places] = step;
   return std::tie(name, op, params, over, reduction, by, when, only, root, geometry, on_owned, async, buffer, from,
                   uses, what, per_rank, count, mean_of_norms, wait_for, steps);
 }

@@ -239,15 +239,15 @@ bool Selectors::compares_numel(std::string_view item) {
 }
 
 bool Selectors::chooses(const Model& model, const LocalBuffer& buffer) const {
-  return schedule::SelectorList(items_).chooses(model, buffer);
+  return schedule::SelectorList(*items_).chooses(model, buffer);
 }
 
 bool Selectors::chooses(const Parameter& parameter, std::int64_t numel) const {
-  return schedule::SelectorList(items_).chooses(parameter, numel);
+  return schedule::SelectorList(*items_).chooses(parameter, numel);
 }
 
 bool Selectors::chooses(const Parameter& parameter, std::int64_t numel, int chunk) const {
-  return schedule::SelectorList(items_).chooses(parameter, numel, chunk);
+  return schedule::SelectorList(*items_).chooses(parameter, numel, chunk);
 }
 
 bool Selectors::fits(std::string_view item, const Parameter& parameter, std::int64_t numel) {

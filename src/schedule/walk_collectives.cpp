@@ -22,10 +22,10 @@ int Walk::root_in(int group, const Step& step, int rank) {
   const std::vector<int>& ranks = meetings_.members(group);
   if (step.root->position) {
     if (*step.root->position < static_cast<int>(ranks.size())) return *step.root->position;
-    throw InputError(
-        {{step.root_place, "\"root\" of step \"" + step.name + "\" is position " +
-                               std::to_string(*step.root->position) + ", but the group of rank " +
-                               std::to_string(rank) + " has " + counted(ranks.size(), "member") + ", counted from 0"}});
+    throw InputError({{step.places->root, "\"root\" of step \"" + step.name + "\" is position " +
+                                              std::to_string(*step.root->position) + ", but the group of rank " +
+                                              std::to_string(rank) + " has " + counted(ranks.size(), "member") +
+                                              ", counted from 0"}});
   }
   int found = -1;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -36,14 +36,14 @@ int Walk::root_in(int group, const Step& step, int rank) {
     if (!fits) continue;
     if (found >= 0) {
       throw InputError(
-          {{step.root_place, "\"root\" of step \"" + step.name + "\" names several members of the group of ranks " +
-                                 list_of(ranks) + "; give the coordinates that single one out"}});
+          {{step.places->root, "\"root\" of step \"" + step.name + "\" names several members of the group of ranks " +
+                                   list_of(ranks) + "; give the coordinates that single one out"}});
     }
     found = static_cast<int>(i);
   }
   if (found < 0) {
-    throw InputError({{step.root_place, "\"root\" of step \"" + step.name +
-                                            "\" names no member of the group of ranks " + list_of(ranks)}});
+    throw InputError({{step.places->root, "\"root\" of step \"" + step.name +
+                                              "\" names no member of the group of ranks " + list_of(ranks)}});
   }
   return found;
 }
@@ -83,7 +83,7 @@ MemberCall Walk::member_call(int rank, const Position& position, const std::vect
       if (scattered->group != group) {
         const int parameter = schedule_->model.local(rank).buffers[at(buffer)].parameters.front();
         throw InputError(
-            {{step.over_place,
+            {{step.places->over,
               std::string(row.name) + " \"" + step.name + "\" runs over ranks " + list_of(meetings_.members(group)) +
                   ", but " + schedule_->model.parameters()[at(parameter)].name + " was last scattered by \"" +
                   scattered->step->name + "\" over ranks " + list_of(meetings_.members(scattered->group)) +

@@ -209,7 +209,7 @@ TEST_CASE("Megatron-LM 844: stages that cut the tied embedding differently add s
   filler.stage = 0;
   norm.stage = last.stage = 1;
   Step scatter = averaged(collective(Op::reduce_scatter, "dp_reduce_scatter", Axis::dp));
-  scatter.geometry.kind = Geometry::Kind::bucket;
+  scatter.geometry.own().kind = Geometry::Kind::bucket;
   Step embedding = collective(Op::all_reduce, "embedding_all_reduce", Axis::pp);
   embedding.params = Selectors({"tied:embedding"});
   Step backward = backwards();
@@ -462,6 +462,25 @@ TEST_CASE("results do not depend on threads, and progress arrives at all element
     CHECK(results.back().match);
     for (std::size_t i = 0; i < results.back().buffers.size(); ++i)
       CHECK(results.back().buffers[i].hash == results[0].buffers[i].hash);
+  }
+}
+
+TEST_CASE("without hashes the same buffers are found wrong") {
+  for (const bool right : {true, false}) {
+    const Schedule built = with_loss(
+        schedule_of(dp(3), {parameter("a", {3000, 700}), parameter("b", {77})},
+                    {backwards(), scaled(right ? "1" : "2 - rank.dp"), collective(Op::reduce_scatter, "rs", Axis::dp)}),
+        Loss::Kind::sum);
+    HostOptions options;
+    options.hashes = false;
+    const HostResult with = run(built), without = run(built, options);
+    CHECK(with.match == right);
+    CHECK(without.match == right);
+    REQUIRE(with.buffers.size() == without.buffers.size());
+    for (std::size_t i = 0; i < with.buffers.size(); ++i) {
+      CHECK(with.buffers[i].right == without.buffers[i].right);
+      CHECK(without.buffers[i].hash == GradientHash());
+    }
   }
 }
 

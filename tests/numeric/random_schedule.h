@@ -51,9 +51,10 @@ class RandomSchedule {
     if (reduce.op == Op::reduce_scatter && chance(2)) {
       // Every parameter has a multiple of four elements.
       reduce.op = Op::reduce_scatter_v;
-      reduce.geometry.kind = Geometry::Kind::counts;
-      reduce.geometry.counts.assign(static_cast<std::size_t>(layout.dp) * static_cast<std::size_t>(layout.cp), 0);
-      for (int part = 0; part < 4; ++part) ++reduce.geometry.counts[random_() % reduce.geometry.counts.size()];
+      Geometry& geometry = reduce.geometry.own();
+      geometry.kind = Geometry::Kind::counts;
+      geometry.counts.assign(static_cast<std::size_t>(layout.dp) * static_cast<std::size_t>(layout.cp), 0);
+      for (int part = 0; part < 4; ++part) ++geometry.counts[random_() % geometry.counts.size()];
     }
     Step backward = backwards();
     backward.steps[0].by = Expression::parse("1/sum(tokens, dp, cp, micro_batch)");
@@ -129,9 +130,9 @@ class RandomSchedule {
       result.from = pick_text({"grad", "main"});
       result.buffer = pick_text({"grad", "main"});
     }
-    result.geometry.kind = std::vector{Geometry::Kind::parameter, Geometry::Kind::rows, Geometry::Kind::flat,
-                                       Geometry::Kind::bucket}[random_() % 4];
-    result.geometry.align_parameter = Expression(Rational(1));
+    result.geometry.own().kind = std::vector{Geometry::Kind::parameter, Geometry::Kind::rows, Geometry::Kind::flat,
+                                             Geometry::Kind::bucket}[random_() % 4];
+    result.geometry.own().align_parameter = Expression(Rational(1));
     const bool is_local =
         result.op == Op::scale || result.op == Op::copy || result.op == Op::accumulate || result.op == Op::leftover;
     const bool can_be_owned = is_local || result.op == Op::all_reduce || result.op == Op::reduce_scatter;

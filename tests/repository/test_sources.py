@@ -60,6 +60,7 @@ HEADERS = {
     "report": "report",
     "scenario": "scenario",
     "schedule": "schedule",
+    "shared": "base",
     "sketch": "numeric",
     "symbolic": "symbolic",
     "tensor_file": "tensors",

@@ -33,8 +33,8 @@ TEST_CASE("edits of every action are written as a scenario lists them, and read 
   other.name = "again";
   Step values;
   values.params = Selectors({"w"});
-  values.geometry.kind = Geometry::Kind::bucket;
-  values.geometry.separate = Selectors({"v"});
+  values.geometry.own().kind = Geometry::Kind::bucket;
+  values.geometry.own().separate = Selectors({"v"});
   values.op = Op::reduce_scatter;
   values.keys = {"params", "op", "geometry.kind", "geometry.separate"};
   Edit backward_first = Edit::duplicate("scale");
@@ -64,7 +64,7 @@ TEST_CASE("edits of every action are written as a scenario lists them, and read 
   CHECK(read.edits[5].values == other);
   const Edit& set = read.edits[6];
   CHECK(set.values.params == values.params);
-  CHECK(set.values.geometry.separate == values.geometry.separate);
+  CHECK(set.values.geometry->separate == values.geometry->separate);
   CHECK(set.removed == std::vector<std::string_view>{"reduce"});
   for (const char* key : {"reduce", "params", "op", "geometry"}) CHECK(set.changes(key));
   CHECK_FALSE(set.changes("over"));
@@ -76,7 +76,7 @@ TEST_CASE("edits of every action are written as a scenario lists them, and read 
   CHECK(steps[3].name == "again");
   CHECK(steps[3].reduction == Reduction::sum);
   CHECK(steps[3].params.items() == std::vector<std::string>{"w"});
-  CHECK(steps[3].geometry.kind == Geometry::Kind::bucket);
+  CHECK(steps[3].geometry->kind == Geometry::Kind::bucket);
   CHECK(steps[3].op == Op::reduce_scatter);
   CHECK(read.schedule->model.parameters()[1].tags.empty());
 }

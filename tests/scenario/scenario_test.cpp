@@ -104,16 +104,16 @@ TEST_CASE("every key reaches its field") {
   CHECK(step_named(steps, "tp_all_reduce").reduction == Reduction::average);
   CHECK(step_named(steps, "tp_all_reduce").async);
   CHECK(step_named(steps, "").wait_for == "tp_all_reduce");
-  const Geometry& bucket = step_named(steps, "reduce_scatter").geometry;
+  const Geometry& bucket = *step_named(steps, "reduce_scatter").geometry;
   CHECK(bucket.kind == Geometry::Kind::bucket);
   CHECK(value(bucket.size, schedule) == Rational(100));
   CHECK(bucket.align_bucket->to_string() == "lcm(n, 128)");
   CHECK(bucket.separate->items() == std::vector<std::string>{"tied:word"});
   CHECK(step_named(steps, "replicate_all_reduce").on_owned);
   CHECK_FALSE(step_named(steps, "all_gather").on_owned);
-  CHECK(step_named(steps, "own_rows").geometry.kind == Geometry::Kind::rows);
+  CHECK(step_named(steps, "own_rows").geometry->kind == Geometry::Kind::rows);
   CHECK(step_named(steps, "own_all").over->picks.empty());
-  CHECK(step_named(steps, "own_flat").geometry.align->to_string() == "2 * n");
+  CHECK(step_named(steps, "own_flat").geometry->align->to_string() == "2 * n");
   const Step& broadcast = step_named(steps, "broadcast");
   CHECK(broadcast.over->picks[1].coordinates == std::vector<int>{0, 1});
   CHECK(broadcast.root->coordinates == std::vector<std::pair<Axis, int>>{{Axis::dp, 0}, {Axis::pp, 1}});
@@ -153,7 +153,7 @@ TEST_CASE("a token list of one optimizer step is used again, and an empty separa
   const Batch& batch = scenario.schedule->batch;
   CHECK(batch.tokens("main", 1, 0, 0, 0) == 3);
   CHECK(batch.tokens("main", 2, 1, 0, 0) == 2);
-  CHECK_FALSE(scenario.schedule->steps.back().geometry.separate.has_value());
+  CHECK_FALSE(scenario.schedule->steps.back().geometry->separate.has_value());
 }
 
 TEST_CASE("dp and its parts may each be left out where the others determine them") {

@@ -38,8 +38,8 @@ TEST_CASE(
     "gathered") {
   Step scatter = collective(Op::reduce_scatter_v, "scatter", Axis::dp),
        gather = collective(Op::all_gather, "g", Axis::dp);
-  scatter.geometry.kind = gather.geometry.kind = Geometry::Kind::counts;
-  scatter.geometry.counts = gather.geometry.counts = {5, 0, 1};
+  scatter.geometry.own().kind = gather.geometry.own().kind = Geometry::Kind::counts;
+  scatter.geometry.own().counts = gather.geometry.own().counts = {5, 0, 1};
   const auto most = [](const Step& step) {
     const Communication found = of(schedule_of(dp(3), {parameter("w", {6})}, {backwards(), step}));
     CHECK(found.bytes == 2 * 24);

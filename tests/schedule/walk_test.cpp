@@ -126,7 +126,7 @@ TEST_CASE("what meets must agree in operation, reduction and sizes") {
   CHECK(why(only_w, only_v) == "parameter 1 differs in size");
   CHECK(why(sum, only_v) == "the members bring different numbers of parameters");
   Step even = collective(Op::reduce_scatter, "a", Axis::dp), flat = collective(Op::reduce_scatter, "b", Axis::dp);
-  flat.geometry.kind = Geometry::Kind::flat;
+  flat.geometry.own().kind = Geometry::Kind::flat;
   CHECK(why(even, flat) == "the members cut the parameters differently");
   Step to_first = collective(Op::broadcast, "a", Axis::dp), to_last = collective(Op::broadcast, "b", Axis::dp);
   to_first.root = Root{0, {}};

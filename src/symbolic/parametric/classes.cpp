@@ -88,8 +88,8 @@ void require_whole_and_positive(const Step& step) {
                                             "that are open",
                                             key, expression.to_string()));
   };
-  if (step.geometry.size) look_at("size", *step.geometry.size);
-  look_at("align_parameter", step.geometry.align_parameter);
+  if (step.geometry->size) look_at("size", *step.geometry->size);
+  look_at("align_parameter", step.geometry->align_parameter);
 }
 
 /// Whether an expression of a geometry has the same value at every size, but for `n`.
@@ -228,8 +228,8 @@ void StepSelections::read(const Step& step) {
   std::vector<OfStage>& of_stages = of_step_[&step];
   const bool cuts = operation(step.op).cuts != Operation::Cuts::nothing;
   const bool by_size = std::any_of(step.params.items().begin(), step.params.items().end(), Selectors::compares_numel) ||
-                       (cuts && step.geometry.separate &&
-                        std::any_of(step.geometry.separate->items().begin(), step.geometry.separate->items().end(),
+                       (cuts && step.geometry->separate &&
+                        std::any_of(step.geometry->separate->items().begin(), step.geometry->separate->items().end(),
                                     Selectors::compares_numel));
   for (int logical = 0; by_size && logical < static_cast<int>(model.logicals().size()); ++logical) {
     if (!world_.even(logical))
@@ -262,12 +262,12 @@ void StepSelections::read(const Step& step) {
       here.chosen.push_back(selectors.chooses(model, buffer) ? 1 : 0);
       if (here.chosen.back() == 0 || !cuts) continue;
       chosen.push_back(i);
-      const bool separate = step.geometry.separate && step.geometry.separate->chooses(model, buffer);
+      const bool separate = step.geometry->separate && step.geometry->separate->chooses(model, buffer);
       items.push_back({buffer.numel, buffer.rows, 0, buffer.chunk, buffer.dtype, separate});
     }
     here.cut_keys.resize(cuts ? local.buffers.size() : 0);
     if (chosen.empty()) continue;
-    const Geometry& geometry = step.geometry;
+    const Geometry& geometry = *step.geometry;
     if (geometry.kind == Geometry::Kind::counts) throw OutOfReach(step.name, "its \"counts\" fit groups of one size");
     if (geometry.kind == Geometry::Kind::parameter || geometry.kind == Geometry::Kind::rows) {
       for (const std::size_t i : chosen)

@@ -70,7 +70,7 @@ void require_all_or_none(const Step& step, const std::vector<std::string>& items
 void require_all_or_none(const std::vector<Step>& steps, const Model& model, const std::set<std::string>& kinds) {
   for (const Step& step : steps) {
     if (!step.params.items().empty()) require_all_or_none(step, step.params.items(), model, kinds);
-    if (step.geometry.separate) require_all_or_none(step, step.geometry.separate->items(), model, kinds);
+    if (step.geometry->separate) require_all_or_none(step, step.geometry->separate->items(), model, kinds);
     require_all_or_none(step.steps, model, kinds);
   }
 }

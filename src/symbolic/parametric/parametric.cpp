@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "src/base/at.h"
@@ -82,7 +84,10 @@ struct ParametricEngine::State {
   void sample(One& one, ParametricSample& sample);
   std::int64_t counted_like(One& one, const Sample& sample, int logical);
   void add(One& one, const Sample& sample, int logical, ParametricSample& all);
-  BufferResult buffer(int rank, int buffer, int optimizer_step);
+  const BufferResult& buffer(int rank, int buffer, int optimizer_step);
+  BufferResult looked_at(int rank, int buffer, int optimizer_step);
+  int expected(One& one, int optimizer_step, int logical, int piece,
+               const std::vector<parametric::Coordinates>& owners);
 
   const Schedule& schedule;
   ParametricResult result;
@@ -92,6 +97,10 @@ struct ParametricEngine::State {
   std::map<int, std::size_t> class_of_logical;
   std::vector<std::vector<Term>> forms;
   std::unordered_map<std::size_t, std::vector<int>> forms_by_hash;
+  // Many faults are of the same buffer, and many ranks have the same reference: by rank, buffer and optimizer step; by
+  // optimizer step, logical parameter, piece and owners.
+  std::map<std::tuple<int, int, int>, BufferResult> buffers;
+  std::map<std::tuple<int, int, int, std::vector<parametric::Coordinates>>, int> references;
 };
 
 void ParametricEngine::State::run() {
@@ -138,7 +147,23 @@ int ParametricEngine::State::form(std::vector<Term> terms) {
   return candidates.back();
 }
 
-BufferResult ParametricEngine::State::buffer(int rank, int buffer, int optimizer_step) {
+const BufferResult& ParametricEngine::State::buffer(int rank, int buffer, int optimizer_step) {
+  const std::tuple key(rank, buffer, optimizer_step);
+  const auto known = buffers.find(key);
+  if (known != buffers.end()) return known->second;
+  return buffers.emplace(key, looked_at(rank, buffer, optimizer_step)).first->second;
+}
+
+int ParametricEngine::State::expected(One& one, int optimizer_step, int logical, int piece,
+                                      const std::vector<parametric::Coordinates>& owners) {
+  std::tuple key(optimizer_step, logical, piece, owners);
+  const auto known = references.find(key);
+  if (known != references.end()) return known->second;
+  const int found = form(one.values->expected(optimizer_step, logical, piece, owners));
+  return references.emplace(std::move(key), found).first->second;
+}
+
+BufferResult ParametricEngine::State::looked_at(int rank, int buffer, int optimizer_step) {
   const LocalBuffer& local = schedule.model.local(rank).buffers[at(buffer)];
   One& one = class_of(local.logical);
   if (static_cast<std::size_t>(optimizer_step) >= one.result.handed.size())
@@ -156,12 +181,10 @@ BufferResult ParametricEngine::State::buffer(int rank, int buffer, int optimizer
     PieceResult& own = place->second;
     if (is_new) {
       const std::vector<Term> got = one.values->held(optimizer_step, rank, buffer, stretch.owners);
-      const std::vector<Term> expected =
-          one.values->expected(optimizer_step, local.logical, local.piece, stretch.owners);
       own.form = form(got);
-      own.reference = form(expected);
+      own.reference = expected(one, optimizer_step, local.logical, local.piece, stretch.owners);
       own.right = own.form == own.reference;
-      own.ratio = own.right ? std::optional(Rational(1)) : ratio_of(got, expected);
+      own.ratio = own.right ? std::optional(Rational(1)) : ratio_of(got, forms[at(own.reference)]);
     }
     own.elements = stretch.elements;
     if (!found.pieces.empty() && found.pieces.back().elements.end == own.elements.begin &&
@@ -343,7 +366,7 @@ int ParametricEngine::reference(int logical, int piece, int optimizer_step) {
     State::One& one = state_->class_of(logical);
     const std::vector<Stretch>& stretches = one.stretches->kinds(logical, state_->world->even(logical) ? 0 : piece);
     if (stretches.empty()) return state_->form({});
-    return state_->form(one.values->expected(optimizer_step, logical, piece, stretches.front().owners));
+    return state_->expected(one, optimizer_step, logical, piece, stretches.front().owners);
   } catch (const OutOfReach& limit) {
     throw InputError({Diagnostic{{}, limit.what()}});
   }
