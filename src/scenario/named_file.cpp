@@ -68,6 +68,7 @@ std::optional<std::string> read_descriptor(int descriptor, std::string& error) {
     if (length == text.size()) text.resize(2 * length);
   }
   text.resize(length);
+  text.shrink_to_fit();  // a proof reads the same small file at thousands of sizes, and keeps what it read
   return text;
 }
 
