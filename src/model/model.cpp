@@ -121,6 +121,7 @@ Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& d
   local_of_.resize(at(index_.size()));
   for (int number = 0; number < index_.size(); ++number) {
     const int rank = index_.first_rank(number);
+    if (rank >= mesh.world()) break;  // of an expert mesh that an axis of size "any" leaves too few ranks for
     const int stage_index = mesh.coordinate(rank, Axis::pp);
     const StageTemplate& stage = stages[at(stage_index)];
     std::int64_t key = 0;
