@@ -109,9 +109,7 @@ class Model {
   std::vector<int> trained(int logical) const;
   int logical_of(int parameter) const { return logical_of_[static_cast<std::size_t>(parameter)]; }
   const std::vector<Piece>& pieces(int logical) const { return pieces_[static_cast<std::size_t>(logical)]; }
-  const LocalModel& local(int rank) const {
-    return *locals_[static_cast<std::size_t>(local_id(rank))];
-  }
+  const LocalModel& local(int rank) const { return *locals_[static_cast<std::size_t>(local_id(rank))]; }
   /// All distinct local models, by id.
   const std::vector<std::unique_ptr<LocalModel>>& locals() const { return locals_; }
   /// Index of `logical`'s buffer on `rank`, or -1. A rank holds at most one buffer of a logical
