@@ -86,9 +86,9 @@ class Mesh {
   const Layout& layout() const { return layout_; }
   int world() const { return world_; }
   int size(Axis axis) const { return size_[static_cast<int>(axis)]; }
-  int coordinate(int rank, Axis axis) const {
-    return rank / stride_[static_cast<int>(axis)] % size_[static_cast<int>(axis)];
-  }
+  int coordinate(int rank, Axis axis) const { return rank / stride(axis) % size(axis); }
+  /// Ranks from one coordinate to the next, so that s * stride(axis) is the first rank with coordinate s.
+  int stride(Axis axis) const { return stride_[static_cast<int>(axis)]; }
   /// Complexity: near linear in the world.
   Groups groups(const Over& over) const;
   /// Whether every pipeline group of the expert mesh is one of the dense mesh.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/coordinate_index.h"
 #include "lockstep/diagnostic.h"
 #include "lockstep/intervals.h"
 #include "lockstep/mesh.h"
@@ -108,9 +109,7 @@ class Model {
   std::vector<int> trained(int logical) const;
   int logical_of(int parameter) const { return logical_of_[static_cast<std::size_t>(parameter)]; }
   const std::vector<Piece>& pieces(int logical) const { return pieces_[static_cast<std::size_t>(logical)]; }
-  const LocalModel& local(int rank) const {
-    return *locals_[static_cast<std::size_t>(local_of_[static_cast<std::size_t>(rank)])];
-  }
+  const LocalModel& local(int rank) const { return *locals_[static_cast<std::size_t>(local_id(rank))]; }
   /// All distinct local models, by id.
   const std::vector<std::unique_ptr<LocalModel>>& locals() const { return locals_; }
   /// Index of `logical`'s buffer on `rank`, or -1. A rank holds at most one buffer of a logical
@@ -126,12 +125,15 @@ class Model {
   bool takes_part(const Mesh& mesh, int parameter, int rank, int micro_batch) const;
 
  private:
+  int local_id(int rank) const { return local_of_[static_cast<std::size_t>(index_.of(rank))]; }
+
   std::vector<Parameter> parameters_;
   std::vector<Logical> logicals_;
   std::vector<int> logical_of_;
   std::vector<std::vector<Piece>> pieces_;
   std::vector<std::unique_ptr<LocalModel>> locals_;
-  std::vector<int> local_of_;
+  CoordinateIndex index_;
+  std::vector<int> local_of_;  // by the rank's number in index_
   // By local model: its lowest logical parameter, then the buffer of each from there on, -1 for none.
   std::vector<std::vector<int>> buffer_of_;
 };

@@ -115,14 +115,19 @@ Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& d
   // Ranks of a stage that agree on all axes over which something on it is sharded share a local model.
   const std::vector<StageTemplate> stages = stage_templates(mesh, parameters_, logical_of_, logicals_.size());
   std::vector<std::unordered_map<std::int64_t, int>> local_of_key(stages.size());
-  local_of_.resize(at(mesh.world()));
-  for (int rank = 0; rank < mesh.world(); ++rank) {
+  std::vector<Axis> axes = {Axis::pp};
+  for (const StageTemplate& stage : stages) axes.insert(axes.end(), stage.axes.begin(), stage.axes.end());
+  index_ = CoordinateIndex(mesh, axes);
+  local_of_.resize(at(index_.size()));
+  for (int number = 0; number < index_.size(); ++number) {
+    const int rank = index_.first_rank(number);
+    if (rank >= mesh.world()) break;  // of an expert mesh that an axis of size "any" leaves too few ranks for
     const int stage_index = mesh.coordinate(rank, Axis::pp);
     const StageTemplate& stage = stages[at(stage_index)];
     std::int64_t key = 0;
     for (const Axis axis : stage.axes) key = key * mesh.size(axis) + mesh.coordinate(rank, axis);
     const auto [found, added] = local_of_key[at(stage_index)].emplace(key, static_cast<int>(locals_.size()));
-    local_of_[at(rank)] = found->second;
+    local_of_[at(number)] = found->second;
     if (!added) continue;
 
     auto local = std::make_unique<LocalModel>();
@@ -156,7 +161,7 @@ std::vector<int> Model::trained(int logical) const {
 }
 
 int Model::buffer_of(int rank, int logical) const {
-  const std::vector<int>& index = buffer_of_[at(local_of_[at(rank)])];
+  const std::vector<int>& index = buffer_of_[at(local_id(rank))];
   const int place = logical - index[0] + 1;
   return place >= 1 && place < static_cast<int>(index.size()) ? index[at(place)] : -1;
 }

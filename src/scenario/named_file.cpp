@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <tuple>
 
 #include "lockstep/scenario.h"
 #include "src/base/budget.h"
@@ -24,6 +26,10 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t largest_file = std::size_t{64} << 20;
+
+/// Files as NamedFilesOnce keeps them: each by its path, for a kind, and for scenarios of a folder.
+using KnownFiles = std::map<std::tuple<std::filesystem::path, scenario::FileKind, std::filesystem::path>, Json>;
+thread_local std::unique_ptr<KnownFiles> known_files;
 
 bool is_path(const std::string& text) {
   const auto ends_with = [&](std::string_view end) {
@@ -68,6 +74,7 @@ std::optional<std::string> read_descriptor(int descriptor, std::string& error) {
     if (length == text.size()) text.resize(2 * length);
   }
   text.resize(length);
+  text.shrink_to_fit();  // a proof reads the same small file at thousands of sizes, and keeps what it read
   return text;
 }
 
@@ -177,10 +184,22 @@ std::optional<Source> read_scenario_text(const std::filesystem::path& path, std:
   return Source{path.string(), std::move(*text)};
 }
 
+NamedFilesOnce::NamedFilesOnce() : is_outermost_(known_files == nullptr) {
+  if (is_outermost_) known_files = std::make_unique<KnownFiles>();
+}
+
+NamedFilesOnce::~NamedFilesOnce() {
+  if (is_outermost_) known_files.reset();
+}
+
 std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, const std::filesystem::path& folder,
                                          const std::filesystem::path& home, Diagnostics& diagnostics) {
   const bool path = is_path(reference.text());
   const std::filesystem::path file = path ? (folder / reference.text()).lexically_normal() : std::filesystem::path();
+  if (path && known_files != nullptr) {
+    if (const auto known = known_files->find({file, kind, home}); known != known_files->end())
+      return NamedFile{known->second, file.parent_path()};
+  }
   const std::shared_ptr<const Source> source =
       path ? open_path(reference, file, kind, home, diagnostics) : open_builtin(reference, kind, diagnostics);
   if (!source) return std::nullopt;
@@ -201,6 +220,8 @@ std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, c
     const std::lock_guard lock(mutex);
     parsed_builtins.emplace(source->name, document);
     for_none.reset();
+  } else if (known_files != nullptr) {
+    known_files->emplace(std::tuple(file, kind, home), document);
   }
   return NamedFile{std::move(document), file.parent_path()};
 }

@@ -24,6 +24,19 @@ struct NamedFile {
 std::optional<NamedFile> load_named_file(const Json& reference, FileKind kind, const std::filesystem::path& folder,
                                          const std::filesystem::path& home, Diagnostics& diagnostics);
 
+/// While it lives, load_named_file() reads each file of this thread once, and what was made of it is shared: a proof
+/// reads the same scenario at thousands of sizes. One inside of another does nothing.
+class NamedFilesOnce {
+ public:
+  NamedFilesOnce();
+  NamedFilesOnce(const NamedFilesOnce&) = delete;
+  NamedFilesOnce& operator=(const NamedFilesOnce&) = delete;
+  ~NamedFilesOnce();
+
+ private:
+  bool is_outermost_;
+};
+
 /// The text of a scenario file, as read_text_file(). Through a link that leads out of its folder and repository only a
 /// scenario is read, and that is private.
 std::optional<Source> read_scenario_text(const std::filesystem::path& path, std::string& error);

@@ -212,6 +212,34 @@ def test_a_condition_on_the_number_of_all_ranks_is_cut_where_it_changes(limited,
     assert "\n  wrong for cp ≥ 2; for sp ≥ 2; for 1 ≤ dp_shard ≤ 7, dp_replicate = 1 and pp = 1; for dp_shard = 1, " in said
 
 
+SUM_OF_SIZES = [
+    {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1/tokens"}]},
+    {"name": "sum", "op": "all_reduce", "over": ["dp", "sp"]},
+    {"name": "mean", "op": "scale", "by": "1/(micro_batches*dp*sp)"},
+    {"if": "max(sp + dp, 5000) == min(sp + dp, 5000)", "then": {"name": "twice", "op": "scale", "by": "2"}},
+]
+
+
+def test_a_proof_at_many_large_sizes_holds_nothing_for_each_rank(limited, tmp_path):
+    # Each pair of sizes that the condition cuts off is a case, of up to a million ranks.
+    framework(tmp_path, steps=SUM_OF_SIZES)
+    batch = {"micro_batches": "any", "tokens": "even", "loss": "piece_mean"}
+    content = scenario(layout={"dp": "any", "sp": "any"}, batch=batch, schedule={"framework": "./ours.jsonc"})
+    status, said = say(limited, tmp_path, content, "prove", memory=1 << 29)
+    assert (status, said.split()[0]) == (1, "wrong"), said
+    assert "wrong for sp = 4999 and dp = 1; for sp = 1 and dp = 4999; " in said
+
+
+def test_a_proof_reads_a_large_file_that_it_names_once_and_not_at_every_size(limited, tmp_path):
+    framework(tmp_path, steps=[*STEPS, {"name": "last", "op": "zero", "when": "rank.dp == 36"}])
+    ours = tmp_path / "ours.jsonc"
+    ours.write_text("//" + "x" * 30_000_000 + "\n" + ours.read_text())
+    content = scenario(layout={"dp": "any"}, schedule={"framework": "./ours.jsonc"})
+    status, said = say(limited, tmp_path, content, "prove", memory=1 << 30)
+    assert (status, said.split()[0]) == (1, "wrong"), said
+    assert "wrong as soon as dp ≥ 37" in said
+
+
 def test_long_numbers_are_not_worked_out_to_their_end(limited, tmp_path):
     scales = [{"name": f"s{i}", "op": "scale", "by": "1e400"} for i in range(60)]
     status, said = say(limited, tmp_path, scenario(schedule={"steps": [*STEPS, *scales]}), "check", "--engine", "host")

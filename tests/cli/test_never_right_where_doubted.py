@@ -113,3 +113,16 @@ def test_a_norm_is_not_counted_too_early_where_nothing_changes_after_it(by, stat
         expected = "match" if statement.endswith(f"dp = {dp}") else "mismatch"
         assert [verdict(one, engine, dp=dp) for engine in ("symbolic", "parametric")] == [expected] * 2, dp
     assert verdict(one)["statement"] == statement
+
+
+def test_a_cut_that_cannot_be_made_is_a_mistake_where_ranks_come_to_it(run, verdict):
+    """"error" was said of a bucket that no rank cuts, or of one behind a collective that fails: not what a replay of every rank says."""
+    cut = {"name": "cut", "op": "reduce_scatter", "over": "dp", "geometry": {"kind": "bucket", "align_bucket": 1}}
+    share = {"name": "share", "op": "broadcast", "over": "pp", "root": {"pp": 0}}
+    parameters = [{"name": "a", "shape": [3]}, {"name": "b", "shape": [5], "stage": -1}]
+    never = document({"dp": 2}, parameters[:1], [BACKWARD, SUM, {**cut, "when": "rank.dp > 1"}], {"loss": "sum"})
+    behind = document({"dp": 2, "pp": 2}, parameters, [BACKWARD, share, cut], {"loss": "sum"})
+    for one, expected in ((never, "match"), (behind, "invalid_collective")):
+        assert verdict(one, "symbolic", dp=2) == expected
+        said = run("check", "--engine", "parametric", "a.json")
+        assert 'does not follow it: step "cut": a bucket of' in said.stdout + said.stderr

@@ -132,6 +132,16 @@ bool aligned(const Geometry& geometry, Environment environment, std::optional<in
   });
 }
 
+/// A cut that cannot be made is a mistake where ranks come to it, and some may meet another one before.
+GeometryLayout lay_out_for(const Step& step, const std::vector<GeometryItem>& items, int n,
+                           const Environment& environment) {
+  try {
+    return lay_out(step.geometry, items, n, environment);
+  } catch (const InputError& mistake) {
+    throw OutOfReach(step.name, mistake.diagnostics().front().message);
+  }
+}
+
 }  // namespace
 
 StepSelections::StepSelections(const World& world, std::shared_ptr<Contents> contents, std::string side)
@@ -286,7 +296,7 @@ void StepSelections::read(const Step& step) {
     }
     if (!flat && everywhere) require_whole_and_positive(step);
     // Which parameters share a bucket, in which order: that decides where each of them lies in it.
-    const GeometryLayout layout = lay_out(geometry, items, n, environment);
+    const GeometryLayout layout = lay_out_for(step, items, n, environment);
     std::string rule = flat ? "flat" : "bucket";
     if (geometry.align) rule += "," + geometry.align->to_string();
     if (geometry.kind == Geometry::Kind::bucket) {

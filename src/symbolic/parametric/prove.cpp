@@ -15,6 +15,7 @@
 #include "src/base/budget.h"
 #include "src/base/counted.h"
 #include "src/expression/parsed_once.h"
+#include "src/scenario/named_file.h"
 #include "src/symbolic/parametric/counterexample.h"
 #include "src/symbolic/parametric/evaluation.h"
 #include "src/symbolic/parametric/find_cases.h"
@@ -50,6 +51,7 @@ std::string describe(const Sizes& sizes) {
 
 struct Prover::State {
   State(const Scenario& scenario, Options the_options) : options(std::move(the_options)), layouts(scenario, options) {
+    const scenario::NamedFilesOnce files_once;  // a file may change before at() reads it
     find();
     proof.axes = layouts.axes();
     proof.micro_batches = layouts.micro_batches();

@@ -58,11 +58,8 @@ World::World(const Schedule& schedule, Open open) : schedule_(schedule), open_(s
   }
   make_levels();
   const Mesh& mesh = schedule_.mesh;
-  ranks_of_stages_.assign(static_cast<std::size_t>(mesh.size(Axis::pp)), -1);
-  for (int rank = 0, found = 0; found < mesh.size(Axis::pp); ++rank) {
-    int& first = ranks_of_stages_[at(mesh.coordinate(rank, Axis::pp))];
-    if (first < 0) first = rank, ++found;
-  }
+  ranks_of_stages_.reserve(at(mesh.size(Axis::pp)));
+  for (int stage = 0; stage < mesh.size(Axis::pp); ++stage) ranks_of_stages_.push_back(stage * mesh.stride(Axis::pp));
 }
 
 void World::make_levels() {
