@@ -258,3 +258,36 @@ def test_a_value_that_is_right_at_a_small_layout_alone_is_not_said_to_be_right(r
     (files / "kinds.json").write_text(json.dumps(document))
     found, = json.loads(run("repair", "-f", "json", "kinds.json").stdout)["options"]
     assert found["right"] == [1, 2]
+
+
+ZERO = {"name": "zero", "op": "zero"}
+BACKWARD = {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1 / (tokens * micro_batches)"}]}
+SUM = {"name": "sum", "op": "all_reduce", "over": ["dp", "cp"], "reduce": "sum"}
+MEAN = {"name": "mean", "op": "all_reduce", "over": ["dp", "cp"], "reduce": "avg"}
+
+
+def write_with_option(files, option, steps, layout, given=None, batch=None, of_framework=None):
+    """A file of a framework of its own with one option, "o"."""
+    framework = {
+        "lockstep_framework": 1, "name": "own", "options": {"o": option}, "steps": [ZERO, *steps],
+        "batch": {"loss": "piece_mean"}, **(of_framework or {}),
+    }
+    (files / "own.fw.json").write_text(json.dumps(framework))
+    document = {
+        "lockstep": 1, "layout": layout, "batch": batch or {},
+        "model": {"parameters": [{"name": "w", "shape": [8, 4]}, {"name": "n", "shape": [4]}]},
+        "schedule": {"framework": "./own.fw.json", "options": {} if given is None else {"o": given}},
+    }
+    (files / "own.json").write_text(json.dumps(document))
+    return document
+
+
+FLAG = {"type": "boolean", "default": False}
+
+
+def test_what_is_right_at_the_files_own_sizes_is_not_said_to_be_wrong_for_every_size(run, files):
+    by = {"if": "o", "then": "1 / lcm(dp, 2)", "else": "1"}
+    write_with_option(files, FLAG, [BACKWARD, {"name": "scale", "op": "scale", "by": by}, SUM], {"dp": 2})
+    shown = run("repair", "own.json").stdout
+    assert "  option o: true in place" in shown and "wrong for every size" not in shown
+    assert "     wrong at other sizes; the smallest wrong layout has dp 1" in shown
