@@ -53,7 +53,7 @@ struct OptionRepair {
   bool asks_otherwise = false;
   /// The sizes that the first of `right` brings, where they are others than the file's: "dp 1, micro-batches 2".
   std::string sizes;
-  bool sizes_differ = false;  ///< another one of `right` brings other sizes than the first
+  bool sizes_differ = false;      ///< another one of `right` brings other sizes than the first
   std::size_t steps_changed = 0;  ///< that the first of `right` brings, takes away or makes other ones
   Repair repair;  ///< of the first of `right`, without edits: for which sizes it is right, and who says so
 };

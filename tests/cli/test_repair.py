@@ -370,12 +370,19 @@ def test_values_without_a_verdict_are_counted_apart(run, files):
     scale = {"name": "scale", "op": "scale", "by": "1 / (o - 2)"}
     write_with_option(files, option, [BACKWARD, scale, SUM], {"dp": 2}, 5)
     shown = run("repair", "own.json").stdout
-    assert "  3 other values of 1 option were tried, one at a time; none was found" in shown or "  2 other values of 1 option were tried" in shown
+    assert "  2 other values of 1 option were tried, one at a time; none was found to be right\n" in shown
     assert "\n  with 1 other value there is no verdict, right or wrong\n" in shown
     assert json.loads(run("repair", "-f", "json", "own.json").stdout)["option_values_without_verdict"] == 1
 
 
-def test_layouts_around_are_those_around_the_file_s_own_sizes(run, files):
+def test_a_value_that_is_not_decided_for_any_size_is_not_called_wrong(run, files):
+    by = {"if": "o", "then": "1 / (dp * (1 + floor(micro_batches / 3)))", "else": "1"}
+    write_with_option(files, FLAG, [BACKWARD, {"name": "scale", "op": "scale", "by": by}, SUM], {"dp": 2}, batch={"micro_batches": "any"})
+    shown = run("repair", "own.json").stdout
+    assert "\n  with 1 other value there is no verdict, right or wrong\n" in shown and "was tried, one at a time" not in shown
+
+
+def test_layouts_around_are_those_around_the_files_own_sizes(run, files):
     """Right around the smallest layout, and not at each that is around the file's own."""
     by = {"if": "not o or (dp_shard == 4 and dp_replicate == 4)", "then": "1", "else": "1 / lcm(dp, dp)"}
     steps = [BACKWARD, {"name": "scale", "op": "scale", "by": by}, SUM]
