@@ -164,7 +164,7 @@ Command repair_command() {
       "class, by the host; a large layout is decided by the parametric engine instead. Each is proved for every size "
       "by the parametric engine; what is wrong at some other size stands behind what is not, and the report says where "
       "it is wrong. Where the parametric engine does not decide, each axis in play was tried at 1 to 4, and the "
-      "micro-batches at 1 to 3, one at a time, with all else as in the small layout. Mistakes in the model itself have "
+      "micro-batches at 1 to 3, one at a time. Mistakes in the model itself have "
       "no repair here. Exit status 0 if a repair was found "
       "or none is needed, 1 if none was found.";
   command.examples = {
