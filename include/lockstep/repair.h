@@ -51,6 +51,9 @@ struct OptionRepair {
   bool to_default = false;  ///< whether the first of `right` is the framework's default
   /// Whether the first of `right` changes what is asked for as well: the loss, or the parameters.
   bool asks_otherwise = false;
+  /// The sizes that the first of `right` brings, where they are others than the file's: "dp 1, micro-batches 2".
+  std::string sizes;
+  bool sizes_differ = false;      ///< another one of `right` brings other sizes than the first
   std::size_t steps_changed = 0;  ///< that the first of `right` brings, takes away or makes other ones
   Repair repair;  ///< of the first of `right`, without edits: for which sizes it is right, and who says so
 };

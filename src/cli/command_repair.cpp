@@ -51,11 +51,7 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
 
 void search_options(const CheckResult& result, report::RepairFindings& findings) {
   const auto begin = std::chrono::steady_clock::now();
-  diagnosis::OptionRepairs options = diagnosis::option_repairs(result);
-  findings.options = std::move(options.repairs);
-  findings.options_tried = options.options;
-  findings.values_tried = options.values;
-  findings.options_cut_off = std::move(options.cut_off);
+  findings.options = diagnosis::option_repairs(result);
   findings.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -144,7 +140,7 @@ int run(const RepairArguments& arguments) {
   }
   output.commit();
   if (result.verdict == Verdict::match) return exit_right;
-  if (findings.repairs.empty() && findings.options.empty()) return exit_wrong;
+  if (findings.repairs.empty() && findings.options.repairs.empty()) return exit_wrong;
   if (arguments.write || !arguments.to.empty()) write_repaired(result, findings, arguments);
   return exit_right;
 }
@@ -168,7 +164,8 @@ Command repair_command() {
       "class, by the host; a large layout is decided by the parametric engine instead. Each is proved for every size "
       "by the parametric engine; what is wrong at some other size stands behind what is not, and the report says where "
       "it is wrong. Where the parametric engine does not decide, each axis in play was tried at 1 to 4, and the "
-      "micro-batches at 1 to 3. Mistakes in the model itself have no repair here. Exit status 0 if a repair was found "
+      "micro-batches at 1 to 3, one at a time. Mistakes in the model itself have "
+      "no repair here. Exit status 0 if a repair was found "
       "or none is needed, 1 if none was found.";
   command.examples = {
       {"lockstep repair scenario.json", "the three best repairs"},

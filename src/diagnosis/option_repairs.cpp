@@ -4,16 +4,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
+#include "lockstep/scenario.h"
 #include "src/base/budget.h"
+#include "src/diagnosis/kept_norms.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/step_list.h"
 #include "src/diagnosis/verify_repair.h"
+#include "src/diagnosis/workload.h"
 #include "src/expression/parsed_once.h"
 #include "src/scenario/framework_options.h"
 
@@ -27,8 +33,18 @@ bool is_among(const Json& value, const std::vector<Json>& values) {
   return std::any_of(values.begin(), values.end(), [&](const Json& other) { return other.same_as(value); });
 }
 
+/// What defaults and divisors often are: the size of each axis, the product of each two, and all ranks.
+std::set<int> sizes_of(const Layout& layout) {
+  std::set<int> sizes = {layout.dp_shard, layout.dp_replicate, layout.ep, layout.etp, layout.world()};
+  const int axes[] = {1, layout.tp, layout.cp, layout.sp, layout.dp, layout.pp};
+  for (const int& one : axes) {
+    for (const int* other = &one + 1; other != std::end(axes); ++other) sizes.insert(one * *other);
+  }
+  return sizes;
+}
+
 /// The framework's default first.
-std::vector<Json> other_values(const FrameworkOption& option) {
+std::vector<Json> other_values(const FrameworkOption& option, const Layout& layout) {
   std::vector<Json> values = {option.default_value};
   values.insert(values.end(), option.allowed.begin(), option.allowed.end());
   if (option.type == "boolean") {
@@ -37,34 +53,13 @@ std::vector<Json> other_values(const FrameworkOption& option) {
   }
   if (option.allowed.empty() && (option.type == "integer" || option.type == "number")) {
     for (const char* number : {"1", "2", "3"}) values.push_back(Json::number(number));
+    for (const int size : sizes_of(layout)) values.push_back(Json::number(std::to_string(size)));
   }
   std::vector<Json> others;
   for (Json& value : values) {
     if (!value.same_as(option.value) && !is_among(value, others)) others.push_back(std::move(value));
   }
   return others;
-}
-
-std::vector<ActingStep> of_op(const Schedule& schedule, Op op) {
-  std::vector<ActingStep> steps;
-  for (const ListedStep& step : listed_steps(schedule.steps)) {
-    if (step.op() == op) steps.emplace_back(*step.step);
-  }
-  return steps;
-}
-
-/// Whether every gradient that a norm counts or a clip changes before is one for which that holds after, too.
-bool keeps_norms(const Schedule& before, const Schedule& after) {
-  const std::vector<Parameter>& parameters = before.model.parameters();
-  for (const Op op : {Op::norm, Op::clip}) {
-    const std::vector<ActingStep> those_before = of_op(before, op), those_after = of_op(after, op);
-    for (const Parameter& parameter : parameters) {
-      const auto acts = [&](const ActingStep& step) { return step.acts_on(parameter); };
-      if (parameter.frozen || std::none_of(those_before.begin(), those_before.end(), acts)) continue;
-      if (std::none_of(those_after.begin(), those_after.end(), acts)) return false;
-    }
-  }
-  return true;
 }
 
 /// Steps that only one of them has, or that they have otherwise.
@@ -90,9 +85,32 @@ std::optional<Scenario> read_with(const Scenario& scenario, const std::string& o
   }
 }
 
-/// How it fares at the sizes around those at which it was found.
-void try_around(const Scenario& scenario, const FileSizes& smallest, Repair& repair) {
-  for (const OtherSize& other : sizes_around(scenario, smallest)) {
+/// The sizes that a value brings with it, where they are others than the file's: "dp 1, micro-batches 2".
+std::string other_sizes(const Scenario& before, const Scenario& after) {
+  FileSizes sizes;
+  const Mesh &now = before.schedule->mesh, &then = after.schedule->mesh;
+  const auto compare = [&](Axis axis) {
+    if (now.size(axis) != then.size(axis)) sizes.axes.emplace_back(name_of(axis), then.size(axis));
+  };
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::sp, Axis::dp, Axis::pp, Axis::ep, Axis::etp}) compare(axis);
+  if (now.size(Axis::dp) == then.size(Axis::dp)) {
+    compare(Axis::dp_shard);
+    compare(Axis::dp_replicate);
+  }
+  if (before.schedule->batch.micro_batch_counts != after.schedule->batch.micro_batch_counts)
+    sizes.micro_batches = most_micro_batches(after);
+  return sizes.to_string();
+}
+
+/// Whether every rank can be replayed for each of dozens of values.
+bool is_cheap(const Schedule& schedule) {
+  constexpr double most_calls = 10'000;
+  return estimate_workload(schedule).calls <= most_calls;
+}
+
+/// How it fares at the sizes around these.
+void try_around(const Scenario& scenario, const FileSizes& sizes, Repair& repair) {
+  for (const OtherSize& other : sizes_around(scenario, sizes)) {
     const auto there = check_at(scenario, other.sizes);
     if (there == nullptr || there->verdict == Verdict::error) continue;
     ++repair.sizes;
@@ -108,8 +126,7 @@ void try_around(const Scenario& scenario, const FileSizes& smallest, Repair& rep
 class OptionSearch {
  public:
   /// Of a result that is wrong; what it finds is in `found` as soon as it is known.
-  OptionSearch(const CheckResult& result, OptionRepairs& found)
-      : result_(result), small_(smallest_layout(result)), found_(found) {}
+  OptionSearch(const CheckResult& result, OptionRepairs& found) : result_(result), found_(found) {}
 
   void run() {
     for (const FrameworkOption& option : scenario::framework_options(*result_.scenario)) try_values(option);
@@ -117,56 +134,107 @@ class OptionSearch {
 
  private:
   void try_values(const FrameworkOption& option) {
-    bool tried = false, found = false;
-    for (const Json& value : other_values(option)) {
+    bool tried = false;
+    OptionRepair one;
+    for (const Json& value : other_values(option, result_.scenario->layout)) {
       const std::optional<Scenario> changed = read_with(*result_.scenario, option.name, value);
-      if (!changed) continue;
+      if (!changed || changed->schedule == nullptr) continue;
+      const Verdict verdict = judge(*changed);
+      if (verdict == Verdict::error) {
+        ++found_.without_verdict;
+        continue;
+      }
       found_.options += tried ? 0 : 1;
       tried = true;
       ++found_.values;
-      if (!is_right(*changed)) continue;
-      if (found && is_right_here(*changed)) found_.repairs.back().right.push_back(value);
-      if (found) continue;
-      if (std::optional<OptionRepair> first = verified(option, value, *changed)) {
-        found_.repairs.push_back(std::move(*first));
-        found = true;
+      if (verdict != Verdict::match) continue;
+      if (keeps_norms(*changed)) {
+        take(option, value, *changed, one);
+      } else {
+        ++found_.without_norm;
       }
     }
+    if (!one.right.empty()) found_.repairs.push_back(std::move(one));
   }
 
-  std::optional<OptionRepair> verified(const FrameworkOption& option, const Json& value,
-                                       const Scenario& changed) const {
-    OptionRepair one;
-    one.option = option.name;
-    one.value = option.value;
-    one.given = option.given;
-    one.right = {value};
-    one.to_default = value.same_as(option.default_value);
-    try_around(changed, small_.sizes, one.repair);
-    const auto change = [&](const Json& document) { return scenario::with_option(document, option.name, value); };
-    if (!verify_change(result_, change, one.repair)) return std::nullopt;
+  /// A value that is right at the file's own sizes.
+  void take(const FrameworkOption& option, const Json& value, const Scenario& changed, OptionRepair& one) {
+    const std::string sizes = other_sizes(*result_.scenario, changed);
+    if (!one.right.empty()) {
+      one.right.push_back(value);
+      one.sizes_differ = one.sizes_differ || sizes != one.sizes;
+      return;
+    }
+    OptionRepair first;
+    first.option = option.name;
+    first.value = option.value;
+    first.given = option.given;
+    first.right = {value};
+    first.to_default = value.same_as(option.default_value);
+    first.sizes = sizes;
     const Schedule &before = *result_.scenario->schedule, &after = *changed.schedule;
-    one.steps_changed = steps_changed(before, after);
-    one.asks_otherwise = !(before.batch == after.batch) || before.model.parameters() != after.model.parameters();
-    return one;
+    try_around(changed, is_cheap(after) ? FileSizes() : small().sizes, first.repair);
+    const auto change = [&](const Json& document) { return scenario::with_option(document, option.name, value); };
+    if (!verify_change(result_, change, first.repair)) {
+      if (is_undecided(option, value)) {
+        --found_.values;
+        ++found_.without_verdict;
+      }
+      return;
+    }
+    first.steps_changed = steps_changed(before, after);
+    first.asks_otherwise = !(before.batch == after.batch) || before.model.parameters() != after.model.parameters();
+    one = std::move(first);
   }
 
-  /// At the small sizes, where much is tried, and with all norms that there were.
-  bool is_right(const Scenario& changed) const {
-    if (!keeps_norms(*result_.scenario->schedule, *changed.schedule)) return false;
-    const auto there = check_at(changed, small_.sizes);
-    return there != nullptr && there->verdict == Verdict::match;
-  }
-
-  static bool is_right_here(const Scenario& changed) {
+  /// At the file's own sizes; where that takes much and classes of ranks do not decide, what is wrong at the small ones
+  /// is left at that.
+  Verdict judge(const Scenario& changed) {
     CheckOptions options;
     options.host = options.blame = options.divergences = false;
-    return check_scenario(std::make_shared<const Scenario>(changed), options).verdict == Verdict::match;
+    const auto scenario = std::make_shared<const Scenario>(changed);
+    if (is_cheap(*changed.schedule)) return check_scenario(scenario, options).verdict;
+    CheckOptions by_classes = options;
+    by_classes.symbolic = false;
+    by_classes.parametric = true;
+    const Verdict here = check_scenario(scenario, by_classes).verdict;
+    if (here != Verdict::error) return here;
+    const auto there = check_at(changed, small().sizes);
+    if (there == nullptr) return Verdict::error;
+    if (there->verdict == Verdict::match) return check_scenario(scenario, options).verdict;
+    if (there->verdict != Verdict::error && !small().sizes.empty()) {
+      ++found_.at_small;
+      found_.small = small().sizes.to_string();
+    }
+    return there->verdict;
+  }
+
+  /// By what the steps say, and by what is run: at the file's own sizes where that is cheap.
+  bool keeps_norms(const Scenario& changed) {
+    const Scenario& file = *result_.scenario;
+    if (!says_norms(*file.schedule, *changed.schedule)) return false;
+    if (is_cheap(*file.schedule) && is_cheap(*changed.schedule)) return runs_norms(*file.schedule, *changed.schedule);
+    const auto before = read_at(file, small().sizes), after = read_at(changed, small().sizes);
+    return before != nullptr && after != nullptr && runs_norms(*before->schedule, *after->schedule);
+  }
+
+  /// Whether a file with sizes that are "any" has no verdict with that value, though numbers in their place have one.
+  bool is_undecided(const FrameworkOption& option, const Json& value) const {
+    if (!result_.written) return false;
+    const std::optional<Scenario> changed = read_with(*result_.written, option.name, value);
+    CheckOptions options;
+    options.host = options.blame = options.divergences = false;
+    return !changed || check_scenario(std::make_shared<const Scenario>(*changed), options).verdict == Verdict::error;
+  }
+
+  const SmallLayout& small() {
+    if (!small_) small_ = smallest_layout(result_);
+    return *small_;
   }
 
   const CheckResult& result_;
-  SmallLayout small_;
   OptionRepairs& found_;
+  std::optional<SmallLayout> small_;  // once it is asked for
 };
 
 }  // namespace

@@ -38,9 +38,12 @@ std::string open_names(const Proof& proof) {
 /// A scenario whose steps speak of axes that the parametric engine keeps, such as ep, may have none.
 bool has_open_sizes(const Proof& proof) { return !proof.axes.empty() || proof.micro_batches; }
 
-/// "wrong as soon as dp ≥ 3; the smallest wrong layout has dp 3, 1 micro-batch"
+/// "wrong as soon as dp ≥ 3; the smallest wrong layout has dp 3, 1 micro-batch". Of a repair that is right at the
+/// file's own sizes: a proof that says "every size" did not look at these.
 std::string where_wrong(const Proof& proof) {
-  std::string statement = proof.statement.size() > most_words ? "wrong at other sizes" : proof.statement;
+  const bool has_own =
+      proof.statement == "wrong for every size" || proof.statement.starts_with("wrong for every size, ");
+  std::string statement = has_own || proof.statement.size() > most_words ? "wrong at other sizes" : proof.statement;
   if (!proof.counterexample) return statement;
   Sizes sizes = proof.counterexample->sizes;
   std::erase_if(sizes.axes, [&](const auto& entry) {

@@ -41,12 +41,12 @@ std::string own_sizes(const CheckResult& result) {
   return result.written ? "sizes in place of \"any\"" : "the file's own sizes";
 }
 
-std::string replay_text(const CheckResult& result, const Repair& repair) {
+std::string replay_text(const std::string& sizes, const Repair& repair) {
   // The parametric engine decides, and replays nothing.
   std::vector<std::string> replaying = repair.verified;
   const bool decided = std::erase(replaying, "parametric") > 0;
   const std::string replayed = listed_words(std::move(replaying));
-  return fmt::format("{} at {} by {}{}", decided ? "decided" : "replayed", own_sizes(result),
+  return fmt::format("{} at {} by {}{}", decided ? "decided" : "replayed", sizes,
                      !decided ? replayed : "parametric" + (replayed.empty() ? "" : ", replayed by " + replayed),
                      repair.host_left_out.empty() ? "" : " (" + repair.host_left_out + ")");
 }
@@ -56,28 +56,44 @@ std::string option_text(const CheckResult& result, const OptionRepair& option) {
                                  option.to_default ? ", its default," : "", one_line(option.value),
                                  option.given ? "" : ", its default");
   if (option.asks_otherwise) text += "; what is right changes with it";
-  text += fmt::format("\n     {}\n     {}\n", reach_text(option.repair), replay_text(result, option.repair));
+  if (!option.sizes.empty()) text += fmt::format("; the sizes are then {}", option.sizes);
+  const std::string sizes = option.sizes.empty() ? own_sizes(result) : "these sizes";
+  text += fmt::format("\n     {}\n     {}\n", reach_text(option.repair), replay_text(sizes, option.repair));
   std::vector<std::string> others;
   for (std::size_t at = 1; at < option.right.size(); ++at) others.push_back(one_line(option.right[at]));
   if (!others.empty())
-    text += fmt::format("     right at {} as well, and proved for no others: {}\n", own_sizes(result),
-                        listed_words(std::move(others)));
+    text += fmt::format("     right at {} as well, and proved for no others: {}\n",
+                        option.sizes_differ ? "the sizes that each brings" : sizes, listed_words(std::move(others)));
   return "\n" + text;
 }
 
+/// "15 other values of 8 options were tried, one at a time; 1 option has one that is right"
+std::string tried_text(const diagnosis::OptionRepairs& options) {
+  std::string text = fmt::format("{} of {} {} tried, one at a time", counted(options.values, "other value"),
+                                 counted(options.options, "option"), options.values == 1 ? "was" : "were");
+  if (options.at_small > 0)
+    text += fmt::format(", {} at {} alone, where the same goes wrong",
+                        options.at_small == options.values ? "all" : fmt::format("{} of them", options.at_small),
+                        options.small);
+  const int right = static_cast<int>(options.repairs.size());
+  text += right == 0 ? "; none was found to be right"
+                     : fmt::format("; {} {} one that is right", counted(right, "option"), right == 1 ? "has" : "have");
+  if (options.without_norm > 0)
+    text += fmt::format("; {} match{} without a norm or a clip that is taken now", options.without_norm,
+                        options.without_norm == 1 ? "es" : "");
+  return text;
+}
+
 /// What comes before edits of steps: nobody has to change code for it.
-void options_text(const CheckResult& result, const RepairFindings& findings, const Write& write) {
-  if (!findings.options_cut_off.empty())
+void options_text(const CheckResult& result, const diagnosis::OptionRepairs& options, const Write& write) {
+  if (!options.cut_off.empty())
     write(fmt::format("\n  the options of the framework were not tried to the end: {}\n",
-                      one_line_text(findings.options_cut_off)));
-  if (findings.values_tried == 0) return;
-  for (const OptionRepair& option : findings.options) write(option_text(result, option));
-  write(fmt::format("\n  {} of {} {} tried, one at a time; {}\n", counted(findings.values_tried, "other value"),
-                    counted(findings.options_tried, "option"), findings.values_tried == 1 ? "was" : "were",
-                    findings.options.empty()
-                        ? "none was found to be right"
-                        : counted(static_cast<int>(findings.options.size()), "option") +
-                              (findings.options.size() == 1 ? " has" : " have") + " one that is right"));
+                      one_line_text(options.cut_off)));
+  for (const OptionRepair& option : options.repairs) write(option_text(result, option));
+  if (options.values > 0) write(fmt::format("\n  {}\n", tried_text(options)));
+  if (options.without_verdict > 0)
+    write(fmt::format("{}  with {} there is no verdict, right or wrong\n", options.values > 0 ? "" : "\n",
+                      counted(options.without_verdict, "other value")));
 }
 
 void write_json_option(const OptionRepair& option, JsonWriter& json) {
@@ -90,6 +106,7 @@ void write_json_option(const OptionRepair& option, JsonWriter& json) {
   json.end_array();
   json.key("to_default").boolean(option.to_default);
   json.key("asks_otherwise").boolean(option.asks_otherwise);
+  if (!option.sizes.empty()) json.key("sizes").string(option.sizes);
   json.key("verified").strings(option.repair.verified, true);
   json.key("reach").string(name_of(option.repair.reach));
   json.key("proof").string(option.repair.proof);
@@ -102,7 +119,7 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
   const Style style(color);
   write(verdict_line(result, style));
   if (result.verdict == Verdict::match) return write("  there is nothing to repair\n");
-  options_text(result, findings, write);
+  options_text(result, findings.options, write);
   const std::string cut_off =
       findings.cut_off.empty() ? "" : fmt::format("  the search was cut off: {}\n", one_line_text(findings.cut_off));
   if (findings.repairs.empty() && findings.found > 0) {
@@ -133,7 +150,7 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
     write(fmt::format("\n  {}. {}; {}{}\n", ++number, fmt::join(steps, ", "), added_bytes_text(repair.added_bytes),
                       repair.other_owners ? "; other ranks own the gradient" : ""));
     for (const Json& edit : repair.edits) write("     " + one_line(edit) + "\n");
-    write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(result, repair)));
+    write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(own_sizes(result), repair)));
   }
   write(fmt::format("\n  {} tried; {} of them {}\n{}",
                     counted(findings.tried, "schedule") + (findings.tried == 1 ? " was" : " were"), findings.found,
@@ -146,11 +163,19 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
   json.key("lockstep").number(1);
   json.key("file").string(result.file);
   json.key("verdict").string(name_of(result.verdict));
-  if (findings.values_tried > 0) {
+  const diagnosis::OptionRepairs& options = findings.options;
+  if (options.values + options.without_verdict > 0) {
     json.key("options").begin_array();
-    for (const OptionRepair& option : findings.options) write_json_option(option, json);
+    for (const OptionRepair& option : options.repairs) write_json_option(option, json);
     json.end_array();
-    json.key("option_values_tried").number(findings.values_tried);
+    json.key("option_values_tried").number(options.values);
+    if (options.at_small > 0) {
+      json.key("option_values_tried_smaller").begin_object(true);
+      json.key("layout").string(options.small);
+      json.key("values").number(options.at_small);
+      json.end_object();
+    }
+    if (options.without_verdict > 0) json.key("option_values_without_verdict").number(options.without_verdict);
   }
   json.key("repairs").begin_array();
   for (const Repair& repair : findings.repairs) write_json_repair(repair, json);

@@ -270,3 +270,139 @@ def test_a_mean_that_is_missing_is_also_said_as_a_scale_and_a_sum(run):
     ]
     assert two["reach"] == mean["reach"] == "every size of the axes in play" and two["verified"] == ["symbolic", "host"]
     assert report["found"] == 4
+
+
+ZERO = {"name": "zero", "op": "zero"}
+BACKWARD = {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1 / (tokens * micro_batches)"}]}
+SUM = {"name": "sum", "op": "all_reduce", "over": ["dp", "cp"], "reduce": "sum"}
+MEAN = {"name": "mean", "op": "all_reduce", "over": ["dp", "cp"], "reduce": "avg"}
+
+
+def write_with_option(files, option, steps, layout, given=None, batch=None, of_framework=None):
+    """A file of a framework of its own with one option, "o"."""
+    framework = {
+        "lockstep_framework": 1, "name": "own", "options": {"o": option}, "steps": [ZERO, *steps],
+        "batch": {"loss": "piece_mean"}, **(of_framework or {}),
+    }
+    (files / "own.fw.json").write_text(json.dumps(framework))
+    document = {
+        "lockstep": 1, "layout": layout, "batch": batch or {},
+        "model": {"parameters": [{"name": "w", "shape": [8, 4]}, {"name": "n", "shape": [4]}]},
+        "schedule": {"framework": "./own.fw.json", "options": {} if given is None else {"o": given}},
+    }
+    (files / "own.json").write_text(json.dumps(document))
+    return document
+
+
+def rights(run, file):
+    return {option["option"]: option["right"] for option in json.loads(run("repair", "-f", "json", file).stdout)["options"]}
+
+
+FLAG = {"type": "boolean", "default": False}
+
+
+@pytest.mark.parametrize("option, given, by, layout", [
+    ({"type": "integer", "default": 8}, 4, "1 / o", {"dp": 8}),
+    ({"type": "integer", "default": 1000}, 7, "1 / o", {"dp": 1000}),
+    ({"type": "integer", "default": 4096}, 7, "1 / o", {"dp": 4096}),
+    (FLAG, None, {"if": "o and dp >= 3", "then": "1 / dp", "else": "1"}, {"dp": 4}),
+    (FLAG, None, {"if": "o", "then": "1 / max(dp, 3)", "else": "1"}, {"dp": 4}),
+])
+def test_values_are_judged_at_the_sizes_of_the_file(run, files, option, given, by, layout):
+    write_with_option(files, option, [BACKWARD, {"name": "scale", "op": "scale", "by": by}, SUM], layout, given)
+    assert rights(run, "own.json") == {"o": [option["default"] if given else True]}
+    assert "tried, one at a time; 1 option has one that is right\n" in run("repair", "own.json").stdout
+
+
+def test_an_option_that_gives_the_micro_batches_is_not_overruled(run, files):
+    backward = {**BACKWARD, "steps": [{**BACKWARD["steps"][0], "by": "1 / tokens"}]}
+    counts = {"micro_batches": {"if": "o > 1", "then": 4, "else": 1}, "loss": "piece_mean"}
+    write_with_option(files, {"type": "integer", "default": 1}, [backward, MEAN], {"dp": 2}, 4, of_framework={"batch": counts})
+    assert rights(run, "own.json") == {"o": [1]}
+    shown = run("repair", "own.json").stdout
+    assert "  option o: 1, its default, in place of 4; what is right changes with it; the sizes are then micro-batches 1\n" in shown
+    assert "     wrong at other sizes; the smallest wrong layout has dp 1, 2 micro-batches" in shown
+
+
+def test_sizes_of_the_layout_are_values_of_a_number(run, files):
+    given = {"gradient_divide_factor": 12}
+    document = {"lockstep": 1, "layout": {"dp_shard": 1, "dp_replicate": 6}, "batch": {"micro_batches": 2, "loss": "micro_batch_mean"},
+                "model": {"parameters": [{"name": "w", "shape": [24, 8]}]}, "schedule": {"framework": "fsdp2", "options": given}}
+    (files / "factor.json").write_text(json.dumps(document))
+    assert 6 in rights(run, "factor.json")["gradient_divide_factor"]
+    own = rights(run, str(ROOT / "scenarios/fsdp2/one-shard-divided-twice.json"))
+    assert 2 in own["gradient_divide_factor"] and own["force_sum_reduction_for_comms"] == [False]
+
+
+@pytest.mark.parametrize("steps, layout, batch", [
+    # The norm of the second optimizer step, which is counted twice, goes with the option.
+    ([MEAN, {"name": "norm", "op": "norm", "when": "not o or step == 0"},
+      {"name": "norm2", "op": "norm", "over": "dp", "when": "step == 1 and not o"}], {"dp": 2}, {"steps": 2}),
+    # So does the second step's clip, of a gradient that is clipped twice.
+    ([MEAN, {"name": "norm", "op": "norm"}, {"name": "clip", "op": "clip", "when": "not o or step == 0"},
+      {"name": "clip2", "op": "clip", "when": "not o and step == 1"}], {"dp": 2}, {"steps": 2}),
+    # It keeps its name, and no rank takes it.
+    ([MEAN, {"name": "norm", "op": "norm", "over": "dp", "when": {"if": "o", "then": "rank.dp > 100"}}], {"dp": 2}, {}),
+])
+def test_an_option_that_takes_a_norm_or_clip_away_in_any_run_is_no_repair(run, files, steps, layout, batch):
+    document = write_with_option(files, FLAG, [BACKWARD, *steps], layout, batch=batch)
+    assert rights(run, "own.json") == {}
+    shown = run("repair", "own.json").stdout
+    assert "1 other value of 1 option was tried, one at a time; none was found to be right; 1 matches without a norm or a clip that is taken now\n" in shown
+    document["schedule"]["options"] = {"o": True}
+    (files / "with.json").write_text(json.dumps(document))
+    assert run("check", "-q", "with.json").returncode == 0
+
+
+def test_an_option_that_drops_a_norm_taken_twice_is_a_repair(run, files):
+    steps = [BACKWARD, MEAN, {"name": "norm", "op": "norm"}, {"name": "norm2", "op": "norm", "over": "dp", "when": "not o"}]
+    write_with_option(files, FLAG, steps, {"dp": 2}, batch={"steps": 2})
+    assert rights(run, "own.json") == {"o": [True]}
+
+
+def test_an_option_that_brings_other_sizes_says_them(run, files):
+    write_with_option(files, FLAG, [BACKWARD], {}, of_framework={"layout": {"dp": {"if": "o", "then": 1, "else": 4}}})
+    shown = run("repair", "own.json").stdout
+    assert "  option o: true in place of false, its default; the sizes are then dp 1\n" in shown
+    option = shown.split("\n\n")[1]
+    assert "     replayed at these sizes by symbolic and host" in option and "the file's own sizes" not in option
+    assert json.loads(run("repair", "-f", "json", "own.json").stdout)["options"][0]["sizes"] == "dp 1"
+
+
+def test_what_is_right_at_the_files_own_sizes_is_not_said_to_be_wrong_for_every_size(run, files):
+    by = {"if": "o", "then": "1 / lcm(dp, 2)", "else": "1"}
+    write_with_option(files, FLAG, [BACKWARD, {"name": "scale", "op": "scale", "by": by}, SUM], {"dp": 2})
+    shown = run("repair", "own.json").stdout
+    assert "  option o: true in place" in shown and "wrong for every size" not in shown
+    assert "     wrong at other sizes; the smallest wrong layout has dp 1" in shown
+
+
+def test_values_without_a_verdict_are_counted_apart(run, files):
+    option = {"type": "integer", "default": 1}
+    scale = {"name": "scale", "op": "scale", "by": "1 / (o - 2)"}
+    write_with_option(files, option, [BACKWARD, scale, SUM], {"dp": 2}, 5)
+    shown = run("repair", "own.json").stdout
+    assert "  2 other values of 1 option were tried, one at a time; none was found to be right\n" in shown
+    assert "\n  with 1 other value there is no verdict, right or wrong\n" in shown
+    assert json.loads(run("repair", "-f", "json", "own.json").stdout)["option_values_without_verdict"] == 1
+
+
+def test_a_value_that_is_not_decided_for_any_size_is_not_called_wrong(run, files):
+    by = {"if": "o", "then": "1 / (dp * (1 + floor(micro_batches / 3)))", "else": "1"}
+    write_with_option(files, FLAG, [BACKWARD, {"name": "scale", "op": "scale", "by": by}, SUM], {"dp": 2}, batch={"micro_batches": "any"})
+    shown = run("repair", "own.json").stdout
+    assert "\n  with 1 other value there is no verdict, right or wrong\n" in shown and "was tried, one at a time" not in shown
+
+
+def test_layouts_around_are_those_around_the_files_own_sizes(run, files):
+    """Right around the smallest layout, and not at each that is around the file's own."""
+    by = {"if": "not o or (dp_shard == 4 and dp_replicate == 4)", "then": "1", "else": "1 / lcm(dp, dp)"}
+    steps = [BACKWARD, {"name": "scale", "op": "scale", "by": by}, SUM]
+    write_with_option(files, FLAG, steps, {"dp_shard": 4, "dp_replicate": 3})
+    assert re.search(r"; right at (\d+) of \d+ other layouts that were tried, wrong at dp_replicate 4\n", run("repair", "own.json").stdout)
+
+
+def test_what_was_tried_at_a_smaller_layout_says_so(run, files):
+    write_with_option(files, {"type": "integer", "default": 1}, [BACKWARD, {"name": "scale", "op": "scale", "by": "1 / (o + rank.dp)"}, MEAN], {"dp": 2000}, 4)
+    shown = run("repair", "own.json").stdout
+    assert " tried, one at a time, all at dp 2 alone, where the same goes wrong; none was found to be right\n" in shown

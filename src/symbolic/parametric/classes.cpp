@@ -136,7 +136,7 @@ bool aligned(const Geometry& geometry, Environment environment, std::optional<in
 GeometryLayout lay_out_for(const Step& step, const std::vector<GeometryItem>& items, int n,
                            const Environment& environment) {
   try {
-    return lay_out(step.geometry, items, n, environment);
+    return lay_out(*step.geometry, items, n, environment);
   } catch (const InputError& mistake) {
     throw OutOfReach(step.name, mistake.diagnostics().front().message);
   }
