@@ -273,6 +273,14 @@ with capture:
         name = names[int(key[1][1:])]
         assert ({verdict for _, verdict in content} != {"undecided"}) == OPERATIONS[name][1], name
         if OPERATIONS[name][1]:
+    "a factor that float32 does not tell from 1/4": ("dist.all_reduce(g); g *= 1 / 49 * 49 / 4", True),
+    "a divisor and an alpha that float32 does not tell from others": ("dist.all_reduce(g); g /= 0.1 * 3 / 0.3 * 4; g.add_(g, alpha=0.1 * 3 / 0.3)", True),
+    "gathered from memory that was changed in flight": ("l = [torch.empty(2, 3) for _ in range(4)]; b = g.clone(); h = dist.all_gather(l, b, async_op=True)\n"
+                                                        "if os.environ.get('CAPTURE') is None: b.mul_(100)\nh.wait(); g = sum(l) / 4", False),
+    "gathered from memory that was changed later": ("l = [torch.empty(2, 3) for _ in range(4)]; b = g.clone(); h = dist.all_gather(l, b, async_op=True)\n"
+                                                    "h.wait(); b.mul_(100); g = sum(l) / 4", True),
+    "sent from memory that was changed in flight": ("b = g.clone(); t = torch.empty(2, 3); h = dist.isend(b, (R + 1) % 4)\n"
+                                                    "if os.environ.get('CAPTURE') is None: b.zero_()\ndist.recv(t, (R - 1) % 4); h.wait(); reduced(t); g = t", False),
             assert content == measured[key], name
     assert extracted.keys() == measured.keys()
 

@@ -16,6 +16,7 @@ from torch.futures import Future
 
 from lockstep.extracting import numbers
 from lockstep.extracting.contents import KNOWN
+from lockstep.extracting.layout import in_memory_order, is_changed, is_dense, shares_memory
 
 C10D = "torch/distributed/distributed_c10d.py"
 FEW = 16  # elements
@@ -158,22 +159,27 @@ class Session:
             if op == "reduce" and more["root"] != self.rank:  # gloo leaves sums of some ranks there, and NCCL what was there
                 self.forget(inputs, "what a reduce to another rank has left at %s" % self.place())
             event["call"] = self.sites.innermost()
-            work = self.waiting(op, outputs) if event["async"] and "output" in event else done(outputs)
+            work = self.waiting(op, inputs, outputs, event.get("input")) if event["async"] and carries else done(outputs)
         self.record(event)
         if op == "barrier":
             self.arrive()
         return work
 
-    def waiting(self, op, outputs):
-        """What a collective has left is there when it was waited for: by itself, or by what waits for all."""
-        memory = self.following.memory
-        reason = "an asynchronous %s at %s, which nobody has waited for" % (op, self.place())
+    def waiting(self, op, inputs, outputs, written):
+        """What a collective has left is there when it was waited for: by itself, or by what waits for all. Until then it reads what it was given: where
+        that has changed meanwhile, nobody knows what it has sent, which is said in `written`."""
+        memory, place = self.following.memory, self.place()
+        reason = "an asynchronous %s at %s, which nobody has waited for" % (op, place)
         number = memory.reasons.number(reason)
-        coming = [(tensor, memory.of(tensor).map(torch.clone)) for tensor in outputs if tensor.numel()]
+        coming = [(tensor, memory.of(tensor).map(torch.clone)) for tensor in outputs if tensor.numel() and memory.of(tensor) is not None]
         self.forget(outputs, reason)
+        read = [(tensor, tensor.clone()) for tensor in inputs if not any(shares_memory(tensor, output) for output in outputs)]
 
         def arrive():
             with self.following.pause(), torch.no_grad():
+                if any(is_changed(tensor, before) for tensor, before in read):
+                    written[:] = [[0, count_of(inputs), "it was changed while the %s at %s was in flight" % (op, place)]]
+                read.clear()
                 while coming:
                     tensor, content = coming.pop()
                     now = memory.of(tensor)
@@ -318,20 +324,6 @@ class Session:
             memory.put(tensor, content.map(lambda plane, first=first, end=end, tensor=tensor: plane[first:end].reshape(tensor.shape)))
             first = end
         return {"source": number, "elements": count_of(outputs)}
-
-
-def is_dense(tensor):
-    """Whether its elements fill a stretch of memory, in whatever order of dimensions."""
-    expected = 1
-    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size != 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
-
-
-def in_memory_order(tensor):
-    return tensor if tensor.is_contiguous() else tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
 
 
 def is_async():
