@@ -54,10 +54,36 @@ def test_what_a_rank_that_was_not_played_puts_in_is_asked_for_or_not_known():
     assert known.again(LINE) == {0, 1} and known.told == {"call": []}
 
 
+WIDE = Mesh({"axes": ["dp", "tp"], "sizes": [2, 32], "ranks": list(range(64))})
+
+
+def settled(counts, mesh=WIDE):
+    """What is told where the first, the second and the last rank were played, and whoever is asked for; and who was played."""
+    known, playing = Found(), {0, 1, len(counts) - 1}
+    while playing:
+        for rank in playing:
+            known.playing(rank)
+            known.add(rank, 0, {"numbers": {"call": [list(range(len(counts))), "all_reduce", None, [[counts[rank]]]]}})
+        playing = known.again(mesh) - known.numbers["call"][3].keys() or known.stale
+        known.stale = set()
+        if known.told:
+            return known.told["call"], known.numbers["call"][3].keys(), known.counts
+    return None, known.numbers["call"][3].keys(), known.counts
+
+
 def test_a_rank_that_was_not_played_has_put_in_what_others_have_at_its_coordinates():
-    square = Mesh({"axes": ["dp", "tp"], "sizes": [2, 2], "ranks": [0, 1, 2, 3]})
-    known = found(all_put_in([[3]], [[3]], [[4]], members=[0, 1, 2, 3]))
-    assert known.again(square) == {0, 1, 2} and known.told == {"call": [[[3]], [[3]], [[4]], [[4]]]}
+    told, played, taken = settled([3 + (rank >= 32) for rank in range(64)])
+    assert told == [[[3]]] * 32 + [[[4]]] * 32
+    # The first and the last at each coordinate along dp, the second, and those of chance.
+    assert {0, 1, 31, 32, 63} <= set(played) and len(played) <= 13 and taken == {"call": 64 - len(played)}
+
+
+def test_counts_that_differ_along_two_axes_are_told_by_no_other_rank():
+    for count in (lambda dp, tp: 1 + (tp == 31 and dp == 0), lambda dp, tp: 1 + (tp >= 16) * dp, lambda dp, tp: 1 + tp * dp % 3, lambda dp, tp: 1 + dp * (tp % 2 == 0)):
+        counts = [count(rank // 32, rank % 32) for rank in range(64)]
+        told, played, taken = settled(counts)
+        assert told in (None, [[[one]] for one in counts]), counts
+        assert told is None or (len(played) == 64 and taken.get("call", 0) == 0)
 
 
 def test_what_one_rank_has_made_of_gradients_makes_the_numbers_of_all_unknown():

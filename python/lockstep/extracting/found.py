@@ -4,11 +4,13 @@ whole numbers that they put into calls (numbers.py)."""
 
 import itertools
 import json
+import random
 
 # Of these it must be known what all put in, or nothing is: counts of tokens go through them.
 ALL_MATTER = ("all_reduce", "reduce_scatter", "all_gather")
 
 MOST_TIMES = 3
+COMPARED = 8  # ranks that chance chooses of those whose counts are told by others'
 
 
 class Found:
@@ -23,6 +25,7 @@ class Found:
         self.numbers = {}
         self.times = {}  # by call: how often it was told
         self.taken, self.asked = {}, {}  # by rank: numbers that it took from what the first rank has sent, and calls of which it got none
+        self.counts = {}  # by call: of how many ranks that were not played it is taken what they put in
         self.stale = set()  # ranks that were given something else than what is known now
 
     def playing(self, rank):
@@ -62,17 +65,20 @@ class Found:
 
     def everybody(self, members, own, mesh):
         """What each member has put into a call, of which some have put in `own`, and members that are to be played first to know it. Those that were
-        not played have put in what others have at the same coordinates along the axes along which it differs, as few as can be."""
+        not played have put in what others have at the same coordinates along the axes along which it differs, as few as can be. So that none is missed, the
+        first and the last at each of these coordinates are played, and some that chance chooses."""
         axes = [axis for axis, size in enumerate(mesh.sizes) if size > 1]
         for chosen in itertools.chain.from_iterable(itertools.combinations(axes, count) for count in range(len(axes) + 1)):
             known = {}
             if all(known.setdefault(mesh.number(rank, chosen), value) == value for rank, value in own.items()):
                 break
-        missing = {}
+        places = {}
         for rank in members:
-            if mesh.number(rank, chosen) not in known:
-                missing.setdefault(mesh.number(rank, chosen), rank)
-        return [known.get(mesh.number(rank, chosen)) for rank in members], set(missing.values())
+            places.setdefault(mesh.number(rank, chosen), []).append(rank)
+        to_play = {rank for ranks in places.values() for rank in (ranks[0], ranks[-1])}
+        others = sorted(set(members) - to_play)
+        to_play.update(random.Random(len(members)).sample(others, min(COMPARED, len(others))))
+        return [known.get(mesh.number(rank, chosen)) for rank in members], to_play - own.keys()
 
     def tell_what_all_say(self, mesh):
         """Of calls into which all members put numbers, where these differ. Ranks that are to be played to know it."""
@@ -81,6 +87,7 @@ class Found:
             if speaker is not None or len({json.dumps(value) for value in own.values()}) == 1:
                 continue
             everybody = []
+            self.counts.pop(call, None)
             if None not in own.values() and all(rank in own for rank in members):
                 everybody = [own[rank] for rank in members]
             elif None not in own.values() and op in ALL_MATTER:
@@ -88,6 +95,7 @@ class Found:
                 to_play |= missing
                 if missing:
                     continue
+                self.counts[call] = len(set(members) - own.keys())
             if self.told.get(call) != everybody:
                 self.tell(call, everybody, own, all(isinstance(one, str) for values in everybody for one in values))
         return to_play

@@ -285,5 +285,7 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     mesh = {key: common["mesh"][key] for key in ("axes", "sizes")}
     if common["mesh"]["ranks"] != list(range(world)):
         mesh["ranks"] = common["mesh"]["ranks"]
+    taken = sum(player.left.counts.values())
+    counts = {"counts_taken": taken} if taken else {}
     return {"lockstep_extract": 1, "versions": common["versions"], "command": [settings["script"], *settings["arguments"]], "adapter": common["adapter"],
-            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, "programs": merged.written(world)}
+            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, **counts, "programs": merged.written(world)}
