@@ -13,6 +13,15 @@ MOST_TIMES = 3
 COMPARED = 8  # ranks that chance chooses of those whose counts are told by others'
 
 
+def in_common(own):
+    """By rank, what it puts in, without the numbers of which any rank's is None."""
+    lists = list(own.values())
+    if None in lists or not any(isinstance(values, list) and None in values for one in lists for values in one):
+        return own
+    known = [[None not in values for values in zip(*tensors)] for tensors in zip(*lists)]
+    return {rank: [[value if is_known else None for value, is_known in zip(values, each)] for values, each in zip(one, known)] for rank, one in own.items()}
+
+
 class Found:
     """Of all ranks that were played. `stored`, `carrying` and `told` are what ranks that are played later are given."""
 
@@ -25,6 +34,8 @@ class Found:
         self.numbers = {}
         self.times = {}  # by call: how often it was told
         self.taken, self.asked = {}, {}  # by rank: numbers that it took from what the first rank has sent, and calls of which it got none
+        self.said = {}  # by rank: calls into which it has put numbers
+        self.varying = set()  # calls of which the one that says what comes out says something else in the second draw
         self.counts = {}  # by call: of how many ranks that were not played it is taken what they put in
         self.stale = set()  # ranks that were given something else than what is known now
 
@@ -37,7 +48,14 @@ class Found:
         self.stored.update(left.get("stored", {}))
         self.carrying.update(left.get("carries", ()))
         self.silent[rank] = set(left.get("silent", ()))
-        if draw == 0:
+        if draw:
+            for call, (_, _, speaker, own) in left.get("numbers", {}).items():
+                if speaker == rank and call in self.numbers and self.numbers[call][3].get(rank) != own and not any(isinstance(values, str) for values in own):
+                    self.varying.add(call)
+        else:
+            for call in self.said.get(rank, ()):
+                self.numbers[call][3].pop(rank, None)
+            self.said[rank] = list(left.get("numbers", {}))
             for call, (members, op, speaker, own) in left.get("numbers", {}).items():
                 self.numbers.setdefault(call, (members, op, speaker, {}))[3][rank] = own
             self.taken[rank], self.asked[rank] = left.get("taken", {}), set(left.get("asked", ()))
@@ -53,6 +71,10 @@ class Found:
         """Of broadcasts, and of what is sent from one to another."""
         for call, (members, op, speaker, own) in self.numbers.items():
             if speaker is None:
+                continue
+            if speaker not in own or call in self.varying:
+                if self.told.get(call, [None]):
+                    self.tell(call, [], {rank for rank in members if rank in self.taken and rank != speaker})
                 continue
             everybody = [own.get(rank) for rank in members]
             sent = own[speaker]
@@ -83,8 +105,14 @@ class Found:
     def tell_what_all_say(self, mesh):
         """Of calls into which all members put numbers, where these differ. Ranks that are to be played to know it."""
         to_play = set()
-        for call, (members, op, speaker, own) in self.numbers.items():
-            if speaker is not None or len({json.dumps(value) for value in own.values()}) == 1:
+        for call, (members, op, speaker, said) in self.numbers.items():
+            if speaker is not None or not said:
+                continue
+            own = in_common(said)
+            if len({json.dumps(value) for value in own.values()}) == 1:
+                everybody, wrong = [next(iter(own.values()))] * len(members), {rank for rank in own if own[rank] != said[rank]}
+                if wrong and self.told.get(call) != everybody:
+                    self.tell(call, everybody, wrong)
                 continue
             everybody = []
             self.counts.pop(call, None)

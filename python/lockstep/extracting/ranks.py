@@ -111,7 +111,7 @@ class Player:
             self.asked.update(ranks)
             known, again, partners = len(self.left.stored), {}, []
             for found in self.play_once(ranks, draw):
-                if found["error"]:
+                if found["error"] and not self.ended_otherwise(found):
                     again[found["rank"]] = found
                 else:
                     yield found
@@ -171,9 +171,14 @@ class Player:
             raise Failed(self.without(rank, draw, status)) from None
         os.remove(self.path(rank, "json", draw))
         self.left.add(rank, draw, found)
-        if found["error"] and found["error"]["kind"] != "waits" and not found["asked"]:
+        if found["error"] and found["error"]["kind"] != "waits" and not found["asked"] and not self.ended_otherwise(found):
             raise Failed(self.failure(rank, found["error"]))
         return found
+
+    @staticmethod
+    def ended_otherwise(found):
+        """Whether it is the second draw alone that ends with an error, after the capture has begun: what the rank does depends on values."""
+        return found["draw"] != DRAWS[0] and found["error"]["kind"] == "died" and any(event["event"] == "run" for event in found["events"])
 
     def without(self, rank, draw, status):
         with contextlib.suppress(OSError), open(self.path(rank, "waits", draw), encoding="utf-8") as file:

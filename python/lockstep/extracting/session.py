@@ -4,6 +4,7 @@
 A collective ends at once. Where what this rank puts in holds gradients, what comes out is a new source: noise, whose part in everything that follows
 is found out. Of few whole numbers, as counts, sizes and objects are, ranks get what the others have put in (numbers.py), as ranks that were played
 before have found. Anything else, as parameters and activations, comes out as if every other rank had put in what this one has, and it is not known.
+In the second draw it comes out changed, so that what a script makes of it by way of Python's numbers, a coefficient or a branch, differs.
 """
 
 import hashlib
@@ -17,13 +18,12 @@ from torch.futures import Future
 from lockstep.extracting import numbers
 from lockstep.extracting.contents import KNOWN
 from lockstep.extracting.layout import in_memory_order, is_changed, is_dense, shares_memory
+from lockstep.extracting.numbers import FEW, FROM_ONE, REDUCTIONS
 
 C10D = "torch/distributed/distributed_c10d.py"
-FEW = 16  # elements
 MOST_TOLD = 4096
 MOST_BYTES = 1 << 18
 MOST_TAPED = 1 << 16  # elements of a tensor
-REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 
 
 def done(result):
@@ -137,7 +137,7 @@ class Session:
                 if reduce == "premul_sum" and "factor" not in more:
                     event["input"] = [[0, event["elements"], "a factor that is no one number, at %s" % self.place()]]
             unknown = None if carries else next((memory.reasons[int(one.marks[one.marks > KNOWN][0])] for one in contents if one is not None), None)
-            own = numbers.listed(inputs) if not carries and unknown is None and self.are_told(inputs) else None  # before it is written over
+            own = self.put_in(op, inputs, unknown) if not carries else None  # before it is written over
             for tensor in outputs:
                 memory.put(tensor, None)
             play()
@@ -151,8 +151,9 @@ class Session:
                 elif unknown is not None:
                     self.forget(outputs, unknown)
             elif speaker is None and unknown is not None:  # what comes of what is not known, as of a norm, is not known
-                if self.are_told(inputs):
-                    self.numbers[call] = event["group"], op, None, None
+                if self.are_told(op, inputs):
+                    self.numbers[call] = event["group"], op, None, own
+                self.change(call, op, event["group"], outputs)
                 self.forget(outputs, unknown)
             elif len(event["group"]) > 1:
                 self.exchange(call, op, event["group"], own, inputs, outputs, reduce, speaker, taped)
@@ -235,38 +236,79 @@ class Session:
         return why
 
     @staticmethod
-    def are_told(tensors):
-        """Whether they are few whole numbers, or an object as bytes."""
+    def are_told(op, tensors):
+        """Whether they are few whole numbers, or an object as bytes, or may be counts in floating point."""
+        if any(not numbers.is_whole(tensor) for tensor in tensors):
+            counts = op in REDUCTIONS or op in FROM_ONE
+            return counts and all(tensor.is_floating_point() for tensor in tensors) and count_of(tensors) <= FEW
         most = MOST_BYTES if all(tensor.dtype == torch.uint8 for tensor in tensors) else MOST_TOLD
-        return all(numbers.is_whole(tensor) for tensor in tensors) and count_of(tensors) <= most
+        return count_of(tensors) <= most
+
+    def put_in(self, op, inputs, unknown):
+        """The numbers that this rank puts in, as they are told; None where they are not."""
+        if not self.are_told(op, inputs):
+            return None
+        if all(map(numbers.is_whole, inputs)):
+            return numbers.listed(inputs) if unknown is None else None
+        own = numbers.listed(inputs) if unknown is None else [[None] * tensor.numel() for tensor in inputs]
+        return None if op in FROM_ONE and any(None in values for values in own) else own
 
     def exchange(self, call, op, members, own, inputs, outputs, reduce, speaker, taped):
         """Numbers that are no gradients, but may be counts that gradients are divided by. Few whole ones (`own`, which this rank puts in) are told to the
         parent, who says what the others have where that is something else."""
-        if self.are_told(inputs) and self.are_told(outputs) and op != "all_to_all":
+        reason = "what other ranks have sent at %s" % self.place()
+        if op in REDUCTIONS or (op == "all_gather" and count_of(inputs) <= FEW):
+            reason = "what other ranks have put in at %s" % self.place()
+            self.members_of.setdefault(reason, set()).update(members)
+        if self.are_told(op, inputs) and self.are_told(op, outputs) and op != "all_to_all":
             everybody, number = self.told.get(call), members.index(self.rank)
+            in_whole_numbers = all(map(numbers.is_whole, inputs + outputs))
             if speaker is None:
                 self.numbers[call] = members, op, None, own
                 if everybody is None:  # as far as it is known, all have the same
-                    return
-            if everybody and speaker is None and all(isinstance(values, str) for values in own):  # an object may be another one each time
-                everybody = everybody[:number] + [own] + everybody[number + 1:]
-            if everybody and (speaker is not None or everybody[number] == own):
+                    if in_whole_numbers:
+                        return
+                    everybody = [own] * len(members)
+            if everybody and speaker is None:
+                if not in_whole_numbers:
+                    everybody = everybody[:number] + [numbers.agreed(everybody[number], own)] + everybody[number + 1:]
+                elif all(isinstance(values, str) for values in own):  # an object may be another one each time
+                    everybody = everybody[:number] + [own] + everybody[number + 1:]
+            if everybody and (speaker is not None or not in_whole_numbers or everybody[number] == own):
                 root = None if speaker is None else members.index(speaker)
-                if numbers.write(numbers.result(op, reduce, everybody, number, root), outputs):
+                values = numbers.result(op, reduce, everybody, number, root)
+                if values is not None and not in_whole_numbers:
+                    values = numbers.exact(values, outputs)
+                if values is not None and None in values:
+                    self.change(call, op, members, outputs, zeros=True)
+                if numbers.write(values, outputs):
+                    self.forget_some(outputs, [value is None for value in values], reason)
                     return
-            elif taped == "":
+            elif taped == "" and everybody is None:
                 self.taken[call] = numbers.listed(outputs)
                 return
             elif speaker is not None:
                 self.asked.append(call)
         elif taped == "":
             return
-        reason = "what other ranks have sent at %s" % self.place()
-        if op in REDUCTIONS or (op == "all_gather" and count_of(inputs) <= FEW):
-            reason = "what other ranks have put in at %s" % self.place()
-            self.members_of.setdefault(reason, set()).update(members)
+        self.change(call, op, members, outputs, op in REDUCTIONS)
         self.forget(outputs, taped or reason)
+
+    def forget_some(self, tensors, which, reason):
+        """Of their elements one after another, those."""
+        first = 0
+        for tensor in tensors:
+            own = torch.tensor(which[first:first + tensor.numel()], dtype=torch.bool).reshape(tensor.shape)
+            first += tensor.numel()
+            if bool(own.any()):
+                content = self.following.memory.unknown(tensor, reason)
+                content.marks = torch.where(own, content.marks, torch.zeros_like(content.marks))
+                self.following.memory.put(tensor, content)
+
+    def change(self, call, op, members, outputs, zeros=False):
+        """What is not known is something else in the second draw."""
+        if self.draw and len(members) > 1:
+            numbers.change(call, op, members, self.rank, outputs, zeros)
 
     def call(self, group, op, peer):
         """The same for all ranks that meet in it: the members and how many calls they had before; of a send and its receive, the two and how many
