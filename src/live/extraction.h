@@ -67,6 +67,7 @@ struct Extraction {
   std::vector<ExtractedProgram> details;  ///< by program
   std::vector<Region> regions;
   std::optional<ChosenRanks> chosen;    ///< else programs that were run are those of all
+  std::int64_t counts_taken = 0;        ///< counts of ranks that were not run, told by ranks at the same coordinates
   std::vector<std::string> placements;  ///< who says what ranks along an axis hold of parameters: sentences
 };
 
@@ -75,7 +76,8 @@ Extraction read_extraction(const std::shared_ptr<const Source>& source);
 
 /// The ranks that were run to find out what all do, ascending.
 std::vector<int> played_ranks(const Extraction& extraction);
-/// A sentence: how many these are, and whose program the others are taken to run; "" where all were run.
+/// Sentences: how many these are, whose program the others are taken to run, and how many counts are taken from others;
+/// "" where all were run.
 std::string not_played_words(const Extraction& extraction);
 
 }  // namespace lockstep::live

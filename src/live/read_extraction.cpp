@@ -101,6 +101,7 @@ class ExtractionReader {
         chosen.compared.push_back(static_cast<int>(rank));
     }
     extraction_.placements = event.texts("placements");
+    if (event.find("counts_taken") != nullptr) extraction_.counts_taken = event.whole("counts_taken");
     const Json* programs = event.required("programs");
     if (programs != nullptr && !programs->is_array())
       event.mistake(*programs, fmt::format("\"programs\": expected a list, found {}", programs->describe()));
@@ -233,13 +234,21 @@ std::string chosen_words(const ChosenRanks& chosen) {
 std::string not_played_words(const Extraction& extraction) {
   const std::vector<int> played = played_ranks(extraction);
   if (std::ssize(played) == extraction.run.header.world) return "";
-  const std::string ran =
+  std::string words =
       fmt::format("ran {} of {} ranks ({})", played.size(), extraction.run.header.world, numbers_words(played));
-  if (extraction.chosen) return fmt::format("{}{}", ran, chosen_words(*extraction.chosen));
-  return fmt::format("{}; the others are taken to run {}.", ran,
-                     extraction.details.size() == 1
-                         ? fmt::format("the program of rank {}", extraction.details.front().played.front())
-                         : "programs of these");
+  if (extraction.chosen) {
+    words += chosen_words(*extraction.chosen);
+  } else {
+    words += fmt::format("; the others are taken to run {}.",
+                         extraction.details.size() == 1
+                             ? fmt::format("the program of rank {}", extraction.details.front().played.front())
+                             : "programs of these");
+  }
+  if (const std::int64_t counts = extraction.counts_taken; counts > 0)
+    words +=
+        fmt::format(" What others put into collectives as counts, {} {}, is taken from ranks at the same coordinates.",
+                    counts, counts == 1 ? "time" : "times");
+  return words;
 }
 
 }  // namespace lockstep::live

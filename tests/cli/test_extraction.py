@@ -51,6 +51,10 @@ def test_ranks_that_were_not_played_are_named(run, tmp_path):
     assert report["played"] == [0, 1, 517, 1023] and report["world"] == 1024
     assert report["notes"] == [
         "ran 4 of 1024 ranks (0, 1, 517 and 1023); the others are taken to run the program of rank 0."]
+    for count, times in ((1, "1 time"), (1020, "1020 times")):
+        counted = checked(run, tmp_path, ddp((0, 1024), factor="1/1024", played=[0, 1, 517, 1023]), status=0, counts_taken=count)
+        assert counted["notes"][0].endswith(
+            "of rank 0. What others put into collectives as counts, %s, is taken from ranks at the same coordinates." % times)
     assert {one["formula"] for one in report["results"]} == {"sum(g, dp)/1024"}
 
 

@@ -154,17 +154,18 @@ def test_numbers_that_are_no_gradients_are_not_called_right(tmp_path):
 def test_counts_of_tokens_are_those_of_all_ranks(tmp_path):
     text = "n = torch.tensor(10 + dist.get_rank())\ndist.all_reduce(n)\nfor p in model.parameters():\n  dist.all_reduce(p.grad)\n  p.grad /= n\noptimizer.step()\n"
     assert "(g0+g1+g2+g3)/46" in json.dumps(of_script(tmp_path, text))
-    floats = of_script(tmp_path, text.replace("10 +", "10.0 +"))
+    assert "(g0+g1+g2+g3)/46" in json.dumps(of_script(tmp_path, text.replace("10 +", "10.0 +")))
+    floats = of_script(tmp_path, text.replace("10 +", "10.5 +"))
     assert floats["verdict"] == "undecided" and "what other ranks have put in" in json.dumps(floats)
 
 
 # Ways to a number by which a parameter's gradient is divided, and what it is on each of four ranks; None: that it is not known.
 NUMBERS = {
     "broadcast from another rank than the first": ("n = torch.tensor(10 + R); dist.broadcast(n, 1)", [11] * 4),
-    "of floating point, broadcast from another rank": ("n = torch.tensor(10.0 + R); dist.broadcast(n, 1)", [None, 11, None, None]),
+    "of floating point, broadcast from another rank": ("n = torch.tensor(10.0 + R); dist.broadcast(n, 1)", [11] * 4),
     "reduced, then broadcast": ("n = torch.tensor(10 + R); dist.all_reduce(n); dist.broadcast(n, 0)", [46] * 4),
     "reduced to one rank, then broadcast": ("n = torch.tensor(10 + R); dist.reduce(n, 0); dist.broadcast(n, 0)", [46] * 4),
-    "of floating point, reduced to one rank": ("n = torch.tensor(10.0 + R); dist.reduce(n, 0); dist.broadcast(n, 0)", [None] * 4),
+    "of floating point, reduced to one rank": ("n = torch.tensor(10.0 + R); dist.reduce(n, 0); dist.broadcast(n, 0)", [46] * 4),
     "gathered, then broadcast": ("n = torch.tensor(10 + R); l = [torch.zeros_like(n) for _ in range(4)]; dist.gather(n, l if R == 0 else None, 0);"
                                  " n = sum(l); dist.broadcast(n, 0)", [46] * 4),
     "scattered": ("n = torch.tensor(0); dist.scatter(n, [torch.tensor(10 + i) for i in range(4)] if R == 2 else None, 2)", [10, 11, 12, 13]),
@@ -174,6 +175,12 @@ NUMBERS = {
     "an average of whole numbers": ("n = torch.tensor(10 + R); dist.all_reduce(n, dist.ReduceOp.AVG)", [None] * 4),
     "sent": ("n = torch.tensor(10 + R)\nif R == 1:\n  for i in (0, 2, 3): dist.send(n, i)\nelse: dist.recv(n, 1)", [11] * 4),
     "all-to-all": ("n = torch.arange(4) + R; o = torch.zeros_like(n); dist.all_to_all_single(o, n); n = o.sum()", [None] * 4),
+    "of floating point, broadcast, and no whole number": ("n = torch.tensor(10.5 + R); dist.broadcast(n, 1)", [None, "11.5", None, None]),
+    "of floating point, by a number of Python's": ("n = torch.tensor([10.0 + R]); dist.all_reduce(n); n = n.item()", [46] * 4),
+    "beside a loss, by numbers of Python's": ("n = torch.tensor([0.37 * (R + 1), 10.0 + R]); dist.all_reduce(n); n = n.tolist()[1]", [46] * 4),
+    "beside a loss that is a whole number on some ranks": ("n = torch.tensor([0.5 * R, 10.0 + R]); dist.all_reduce(n); n = n[0]", [None] * 4),
+    "the largest, of floating point": ("n = torch.tensor([10.0 + R]); dist.all_reduce(n, dist.ReduceOp.MAX); n = n.item()", [13] * 4),
+    "sent, of floating point": ("n = torch.tensor(10.0 + R)\nif R == 1:\n  for i in (0, 2, 3): dist.send(n, i)\nelse: dist.recv(n, 1)\nn = n.item()", [11] * 4),
     "of many numbers that were gathered": ("n = torch.full((20,), 1.0 + R); o = torch.empty(80); dist.all_gather_into_tensor(o, n); n = o.sum()", [None] * 4),
     "made of gradients by one rank": ("n = (P[0].grad != 0).sum() if R == 0 else torch.tensor(6); dist.all_reduce(n)", [None] * 4),
     "objects of all": ("l = [None] * 4; dist.all_gather_object(l, 10 + R); n = sum(l)", [46] * 4),
@@ -207,7 +214,7 @@ def test_numbers_of_other_ranks_are_what_these_have_or_not_known(tmp_path):
     expected = {}
     for number, (_, values) in enumerate(NUMBERS.values()):
         for rank, value in enumerate(values):
-            expected[0, "p%d" % number, rank] = None if value is None else "(g0+g1+g2+g3)/%d" % value
+            expected[0, "p%d" % number, rank] = {None: None, "11.5": "2*(g0+g1+g2+g3)/23"}.get(value, "(g0+g1+g2+g3)/%s" % value)
     names = list(NUMBERS)
     for key, content in found.items():
         assert {formula for formula, _ in content} == {expected[key]}, (names[int(key[1][1:])], key[2])
@@ -243,6 +250,14 @@ OPERATIONS = {
     "functional, in parts": ("F = torch.distributed._functional_collectives; f = torch.cat([g.view(-1), torch.zeros(2)])\n"
                              "f = F.reduce_scatter_tensor(f, 'sum', 0, [0, 1, 2, 3]); g = (F.all_gather_tensor(f, 0, [0, 1, 2, 3]) / 4)[:6].view(2, 3)", True),
     "a number out of a tensor": ("dist.all_reduce(g); g *= (torch.tensor(1.0) / 7).item()", True),
+    "a factor that float32 does not tell from 1/4": ("dist.all_reduce(g); g *= 1 / 49 * 49 / 4", True),
+    "a divisor and an alpha that float32 does not tell from others": ("dist.all_reduce(g); g /= 0.1 * 3 / 0.3 * 4; g.add_(g, alpha=0.1 * 3 / 0.3)", True),
+    "gathered from memory that was changed in flight": ("l = [torch.empty(2, 3) for _ in range(4)]; b = g.clone(); h = dist.all_gather(l, b, async_op=True)\n"
+                                                        "if os.environ.get('CAPTURE') is None: b.mul_(100)\nh.wait(); g = sum(l) / 4", False),
+    "gathered from memory that was changed later": ("l = [torch.empty(2, 3) for _ in range(4)]; b = g.clone(); h = dist.all_gather(l, b, async_op=True)\n"
+                                                    "h.wait(); b.mul_(100); g = sum(l) / 4", True),
+    "sent from memory that was changed in flight": ("b = g.clone(); t = torch.empty(2, 3); h = dist.isend(b, (R + 1) % 4)\n"
+                                                    "if os.environ.get('CAPTURE') is None: b.zero_()\ndist.recv(t, (R - 1) % 4); h.wait(); reduced(t); g = t", False),
     "memory of another tensor": ("b = g.clone(); reduced(b); g = torch.zeros(2, 3).set_(b)", True),
 }
 

@@ -101,8 +101,8 @@ def test_two_draws_of_a_rank_that_differ_are_told_with_the_place():
     merged.add(0, events())
     gap = merged.written(1)[0]["events"][-2]
     assert gap["event"] == "gap" and gap["step"] is None
-    assert gap["why"] == ("what rank 0 does depends on the values of gradients, not only on where they go: with other values it differs at"
-                          " a.py:1 in f")
+    assert gap["why"] == ("what rank 0 does depends on the values of gradients or of what other ranks have sent, not only on where they go: with other values"
+                          " it differs at a.py:1 in f")
 
 
 def test_what_all_ranks_have_in_common_must_be_the_same():

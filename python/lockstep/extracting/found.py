@@ -4,11 +4,22 @@ whole numbers that they put into calls (numbers.py)."""
 
 import itertools
 import json
+import random
 
 # Of these it must be known what all put in, or nothing is: counts of tokens go through them.
 ALL_MATTER = ("all_reduce", "reduce_scatter", "all_gather")
 
 MOST_TIMES = 3
+COMPARED = 8  # ranks that chance chooses of those whose counts are told by others'
+
+
+def in_common(own):
+    """By rank, what it puts in, without the numbers of which any rank's is None."""
+    lists = list(own.values())
+    if None in lists or not any(isinstance(values, list) and None in values for one in lists for values in one):
+        return own
+    known = [[None not in values for values in zip(*tensors)] for tensors in zip(*lists)]
+    return {rank: [[value if is_known else None for value, is_known in zip(values, each)] for values, each in zip(one, known)] for rank, one in own.items()}
 
 
 class Found:
@@ -23,6 +34,9 @@ class Found:
         self.numbers = {}
         self.times = {}  # by call: how often it was told
         self.taken, self.asked = {}, {}  # by rank: numbers that it took from what the first rank has sent, and calls of which it got none
+        self.said = {}  # by rank: calls into which it has put numbers
+        self.varying = set()  # calls of which the one that says what comes out says something else in the second draw
+        self.counts = {}  # by call: of how many ranks that were not played it is taken what they put in
         self.stale = set()  # ranks that were given something else than what is known now
 
     def playing(self, rank):
@@ -34,7 +48,14 @@ class Found:
         self.stored.update(left.get("stored", {}))
         self.carrying.update(left.get("carries", ()))
         self.silent[rank] = set(left.get("silent", ()))
-        if draw == 0:
+        if draw:
+            for call, (_, _, speaker, own) in left.get("numbers", {}).items():
+                if speaker == rank and call in self.numbers and self.numbers[call][3].get(rank) != own and not any(isinstance(values, str) for values in own):
+                    self.varying.add(call)
+        else:
+            for call in self.said.get(rank, ()):
+                self.numbers[call][3].pop(rank, None)
+            self.said[rank] = list(left.get("numbers", {}))
             for call, (members, op, speaker, own) in left.get("numbers", {}).items():
                 self.numbers.setdefault(call, (members, op, speaker, {}))[3][rank] = own
             self.taken[rank], self.asked[rank] = left.get("taken", {}), set(left.get("asked", ()))
@@ -51,6 +72,10 @@ class Found:
         for call, (members, op, speaker, own) in self.numbers.items():
             if speaker is None:
                 continue
+            if speaker not in own or call in self.varying:
+                if self.told.get(call, [None]):
+                    self.tell(call, [], {rank for rank in members if rank in self.taken and rank != speaker})
+                continue
             everybody = [own.get(rank) for rank in members]
             sent = own[speaker]
             others = {rank: [sent[number]] if op == "scatter" else sent for number, rank in enumerate(members) if rank in self.taken and rank != speaker}
@@ -62,25 +87,35 @@ class Found:
 
     def everybody(self, members, own, mesh):
         """What each member has put into a call, of which some have put in `own`, and members that are to be played first to know it. Those that were
-        not played have put in what others have at the same coordinates along the axes along which it differs, as few as can be."""
+        not played have put in what others have at the same coordinates along the axes along which it differs, as few as can be. So that none is missed, the
+        first and the last at each of these coordinates are played, and some that chance chooses."""
         axes = [axis for axis, size in enumerate(mesh.sizes) if size > 1]
         for chosen in itertools.chain.from_iterable(itertools.combinations(axes, count) for count in range(len(axes) + 1)):
             known = {}
             if all(known.setdefault(mesh.number(rank, chosen), value) == value for rank, value in own.items()):
                 break
-        missing = {}
+        places = {}
         for rank in members:
-            if mesh.number(rank, chosen) not in known:
-                missing.setdefault(mesh.number(rank, chosen), rank)
-        return [known.get(mesh.number(rank, chosen)) for rank in members], set(missing.values())
+            places.setdefault(mesh.number(rank, chosen), []).append(rank)
+        to_play = {rank for ranks in places.values() for rank in (ranks[0], ranks[-1])}
+        others = sorted(set(members) - to_play)
+        to_play.update(random.Random(len(members)).sample(others, min(COMPARED, len(others))))
+        return [known.get(mesh.number(rank, chosen)) for rank in members], to_play - own.keys()
 
     def tell_what_all_say(self, mesh):
         """Of calls into which all members put numbers, where these differ. Ranks that are to be played to know it."""
         to_play = set()
-        for call, (members, op, speaker, own) in self.numbers.items():
-            if speaker is not None or len({json.dumps(value) for value in own.values()}) == 1:
+        for call, (members, op, speaker, said) in self.numbers.items():
+            if speaker is not None or not said:
+                continue
+            own = in_common(said)
+            if len({json.dumps(value) for value in own.values()}) == 1:
+                everybody, wrong = [next(iter(own.values()))] * len(members), {rank for rank in own if own[rank] != said[rank]}
+                if wrong and self.told.get(call) != everybody:
+                    self.tell(call, everybody, wrong)
                 continue
             everybody = []
+            self.counts.pop(call, None)
             if None not in own.values() and all(rank in own for rank in members):
                 everybody = [own[rank] for rank in members]
             elif None not in own.values() and op in ALL_MATTER:
@@ -88,6 +123,7 @@ class Found:
                 to_play |= missing
                 if missing:
                     continue
+                self.counts[call] = len(set(members) - own.keys())
             if self.told.get(call) != everybody:
                 self.tell(call, everybody, own, all(isinstance(one, str) for values in everybody for one in values))
         return to_play

@@ -162,8 +162,8 @@ class Merged:
             where = different.get("call") or "%s %d of optimizer step %s" % (
                 {"collective": "a collective without a place", "result": "the result of parameter"}.get(different["event"], different["event"]),
                 different.get("parameter", 0), different.get("step"))
-            self.depends[rank] = "what rank %d does depends on the values of gradients, not only on where they go: with other values it differs at %s" % (
-                rank, where)
+            self.depends[rank] = ("what rank %d does depends on the values of gradients or of what other ranks have sent, not only on where they go: with other"
+                                  " values it differs at %s" % (rank, where))
 
     def forget(self, rank):
         text = self.texts.pop(rank)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What comes out of a collective into which ranks have put whole numbers, such as counts of tokens, sizes, and objects as bytes: exactly what a
 backend would leave. They are few, and lists of Python's numbers here: of each member, one list for each tensor that it put in; bytes are hexadecimal.
+Counts are kept in floating point as well, beside what is no whole number, as a loss: None there, and wherever what comes out is not known.
 """
 
+import hashlib
 import math
 import operator
 from functools import reduce as over
@@ -11,6 +13,10 @@ import torch
 
 REDUCED = {"sum": sum, "product": math.prod, "max": max, "min": min, "band": lambda values: over(operator.and_, values),
            "bor": lambda values: over(operator.or_, values), "bxor": lambda values: over(operator.xor, values)}
+FEW = 16  # elements
+NEAR, FAR = (0.75, 1.25), (4.0, 8.0)  # by how much change() changes many numbers, and few, one of which may be a coefficient
+MOST_COUNTED = 1 << 53  # in floating point
+REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 FROM_ONE = ("broadcast", "scatter", "send", "recv")  # one rank alone says what comes out
 
 
@@ -18,8 +24,12 @@ def is_whole(tensor):
     return not tensor.is_floating_point() and not tensor.is_complex()
 
 
+def counted(value):
+    return int(value) if abs(value) < MOST_COUNTED and value == int(value) else None
+
+
 def listed(tensors):
-    lists = [tensor.reshape(-1).tolist() for tensor in tensors]
+    lists = [tensor.reshape(-1).tolist() if is_whole(tensor) else [counted(value) for value in tensor.reshape(-1).tolist()] for tensor in tensors]
     return [bytes(own).hex() if tensor.dtype == torch.uint8 else own for own, tensor in zip(lists, tensors)]
 
 
@@ -31,7 +41,14 @@ def reduced(reduce, everybody):
     """Element by element; None of a reduction that is not known here."""
     if reduce not in REDUCED or len({len(own) for own in everybody}) != 1:
         return None
-    return [REDUCED[reduce](values) for values in zip(*everybody)]
+    return [None if None in values else REDUCED[reduce](values) for values in zip(*everybody)]
+
+
+def agreed(told, own):
+    """What was told of a member, with None where it now puts in something else."""
+    if tuple(map(len, told)) != tuple(map(len, own)):
+        return [[None] * len(values) for values in told]
+    return [[one if one == other else None for one, other in zip(*pair)] for pair in zip(told, own)]
 
 
 def part(own, number, count):
@@ -55,8 +72,16 @@ def result(op, reduce, everybody, number, root):
     return reduced(reduce, whole) if op in ("all_reduce", "reduce") else None
 
 
+def exact(values, outputs):
+    """The same without what sums of floating point may have been rounded to."""
+    most = min((2 / torch.finfo(output.dtype).eps for output in outputs if output.is_floating_point()), default=math.inf)
+    return [None if value is None or abs(value) > most else value for value in values]
+
+
 def wrapped(value, dtype):
     """As a whole number of that type holds it."""
+    if dtype.is_floating_point:
+        return float(value)
     if dtype == torch.bool:
         return bool(value)
     kind = torch.iinfo(dtype)
@@ -65,12 +90,34 @@ def wrapped(value, dtype):
 
 
 def write(values, outputs):
-    """Into the tensors, one after another; whether that many were expected."""
+    """Into the tensors, one after another, but for what is None; whether that many were expected."""
     if values is None or len(values) != sum(output.numel() for output in outputs):
         return False
     first = 0
     for output in outputs:
-        own = [wrapped(value, output.dtype) for value in values[first:first + output.numel()]]
+        there = output.reshape(-1).tolist()
+        own = [before if value is None else wrapped(value, output.dtype) for value, before in zip(values[first:first + output.numel()], there)]
         output.copy_(torch.tensor(own, dtype=output.dtype).reshape(output.shape))
         first += output.numel()
     return True
+
+
+def change(call, op, members, rank, outputs, zeros):
+    """Makes something else of what comes out of a call and is not known: more on some ranks and less on others; of zeros as well if `zeros`, else they may
+    be flags. What the rank has itself put into what is gathered is there, and a byte of an object says too much to be another one."""
+    if op in ("all_gather", "gather"):
+        parts = outputs if len(outputs) == len(members) else [part for one in outputs for part in one.reshape(-1).chunk(len(members))]
+        outputs = [part for place, part in enumerate(parts) if place % len(members) != members.index(rank)]
+    is_few = sum(output.numel() for output in outputs) <= FEW
+    low, high = FAR if is_few else NEAR
+    factor = low + (high - low) * int(hashlib.sha1(("%s %d" % (call, rank)).encode()).hexdigest()[:12], 16) / 16.0 ** 12
+    if is_few and (rank + int(call.rpartition("#")[2])) % 2 == 0:
+        factor = 1 / factor
+    for output in outputs:
+        if output.is_floating_point():
+            before = output == 0
+            output.mul_(factor)
+            if zeros and is_few:
+                output.masked_fill_(before, factor)
+        elif is_whole(output) and output.dtype != torch.bool and (output.dtype != torch.uint8 or op in REDUCTIONS):
+            output.sub_((output > 0).to(output.dtype))

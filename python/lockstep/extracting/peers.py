@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from lockstep.errors import CaptureError
 from lockstep.extracting.contents import fraction_of
-from lockstep.extracting.rules import scalar
+from lockstep.extracting.rules import as_applied
 from lockstep.extracting.session import together
 
 NAME = "lockstep"
@@ -73,7 +73,7 @@ class PlayedGroup(dist.ProcessGroup):
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
         reduce = reduce_of(opts or dist.AllreduceOptions())
         return _session.issue(self, "all_reduce", tensors, tensors, lambda: [self.reduced(tensor, reduce) for tensor in tensors], reduce,
-                              **factor(opts))
+                              **factor(opts, tensors))
 
     def allreduce_coalesced(self, tensors, opts=None):
         return self.allreduce(tensors, opts)
@@ -82,7 +82,7 @@ class PlayedGroup(dist.ProcessGroup):
         reduce, root = reduce_of(opts), self.members()[opts.rootRank]
         outputs = tensors if opts.rootRank == self.own else []
         return _session.issue(self, "reduce", tensors, outputs, lambda: [self.reduced(tensor, reduce) for tensor in outputs], reduce, root=root,
-                              **factor(opts))
+                              **factor(opts, tensors))
 
     def scattered(self, outputs, inputs, opts):
         """One reduce-scatter of a list of input and output tensors for each call of c10d: as many events."""
@@ -93,7 +93,7 @@ class PlayedGroup(dist.ProcessGroup):
             def play(output=output, tensor=tensor, reduce=reduce):
                 output.copy_(tensor.reshape(self.count, -1)[self.own].reshape(output.shape))
                 self.reduced(output, reduce)
-            works.append(_session.issue(self, "reduce_scatter", [tensor], [output], play, reduce, **factor(opts)))
+            works.append(_session.issue(self, "reduce_scatter", [tensor], [output], play, reduce, **factor(opts, [tensor])))
         return together(works, list(outputs))
 
     def reduce_scatter_single(self, output, tensor, opts=None):
@@ -116,7 +116,7 @@ class PlayedGroup(dist.ProcessGroup):
                 self.reduced(output, reduce)
             splits = [tensor.numel() for tensor in tensors]
             uneven = {} if len(set(splits)) == 1 else {"input_splits": splits}
-            works.append(_session.issue(self, "reduce_scatter", list(tensors), [output], play, reduce, **factor(opts), **uneven))
+            works.append(_session.issue(self, "reduce_scatter", list(tensors), [output], play, reduce, **factor(opts, tensors), **uneven))
         return together(works, list(outputs))
 
     # Gathering.
@@ -230,11 +230,11 @@ class PlayedGroup(dist.ProcessGroup):
         return self.barrier()
 
 
-def factor(opts):
-    """{"factor": f} where what is summed is multiplied first."""
+def factor(opts, tensors):
+    """{"factor": f} where what is summed, these tensors, is multiplied first."""
     if opts is None or reduce_of(opts) != "premul_sum":
         return {}
-    value = scalar(opts.reduceOp.factor)
+    value = as_applied(opts.reduceOp.factor, tensors[0].dtype if tensors else None)
     number = fraction_of(*value) if value is not None else None
     return {"factor": str(number)} if number is not None else {}
 

@@ -121,7 +121,7 @@ class Player:
             self.asked.update(ranks)
             known, again, partners = len(self.left.stored), {}, []
             for found in self.play_once(ranks, draw):
-                if found["error"]:
+                if found["error"] and not self.ended_otherwise(found):
                     again[found["rank"]] = found
                 else:
                     yield found
@@ -203,7 +203,7 @@ class Player:
         except OSError:
             raise Failed(self.without(rank, draw, status)) from None
         os.remove(self.path(rank, "json", draw))
-        died = found["error"] and found["error"]["kind"] != "waits"
+        died = found["error"] and found["error"]["kind"] != "waits" and not self.ended_otherwise(found)
         if died and not found["asked"]:
             raise Failed(self.failure(rank, found["error"]))
         if self.cache is not None:
@@ -227,6 +227,11 @@ class Player:
         if why:
             said.append("rank %d%s not kept in the cache: %s" % (min(why), " is" if len(why) == 1 else " and %d more are" % (len(why) - 1), why[min(why)]))
         return said
+
+    @staticmethod
+    def ended_otherwise(found):
+        """Whether it is the second draw alone that ends with an error, after the capture has begun: what the rank does depends on values."""
+        return found["draw"] != DRAWS[0] and found["error"]["kind"] == "died" and any(event["event"] == "run" for event in found["events"])
 
     def without(self, rank, draw, status):
         with contextlib.suppress(OSError), open(self.path(rank, "waits", draw), encoding="utf-8") as file:
@@ -355,5 +360,8 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     mesh = {key: common["mesh"][key] for key in ("axes", "sizes")}
     if common["mesh"]["ranks"] != list(range(world)):
         mesh["ranks"] = common["mesh"]["ranks"]
+    taken = sum(player.left.counts.values())
+    counts = {"counts_taken": taken} if taken else {}
     return {"lockstep_extract": 1, "versions": common["versions"], "command": [settings["script"], *settings["arguments"]], "adapter": common["adapter"],
-            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, **placements.head(), "programs": programs}, list(placements.words(unsaid))
+            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, **counts, **placements.head(),
+            "programs": programs}, list(placements.words(unsaid))

@@ -52,6 +52,14 @@ def digits_of(number):
     return 24 if is_short else 53
 
 
+def as_applied(value, kind):
+    """A number by which torch multiplies or divides a tensor of that type, and its binary digits: computed in float32, but for float64."""
+    found = scalar(value)
+    if found is None or kind == torch.float64 or not isinstance(found[0], float) or not isfinite(found[0]):
+        return found
+    return torch.tensor(found[0], dtype=torch.float32).item(), min(found[1], 24)
+
+
 def dense(tensor):
     """The tensor itself, or the one that has the numbers of a sparse one."""
     if tensor.layout == torch.strided or tensor.layout == torch._mkldnn:
@@ -270,9 +278,9 @@ class Rules:
         first, second = arguments[0], arguments[1]
         own = [isinstance(value, torch.Tensor) and self.memory.of(value) is not None for value in (first, second)]
         if own[0] and not own[1]:
-            gradient, factor = first, scalar(second)
+            gradient, factor = first, as_applied(second, torch.result_type(first, second))
         elif own[1] and not own[0] and base == "mul":
-            gradient, factor = second, scalar(first)
+            gradient, factor = second, as_applied(first, torch.result_type(first, second))
         else:
             return None
         number = fraction_of(*factor) if factor is not None else None
@@ -290,7 +298,7 @@ class Rules:
             if scalar(other) is None or scalar(other)[0] != 0:
                 return None
             return self.content(first if isinstance(first, torch.Tensor) else second)
-        alpha = scalar(keys.get("alpha", arguments[2] if len(arguments) > 2 else 1))
+        alpha = as_applied(keys.get("alpha", arguments[2] if len(arguments) > 2 else 1), torch.result_type(first, second))
         alpha = fraction_of(*alpha) if alpha is not None else None
         if alpha is None:
             return None

@@ -4,7 +4,8 @@
 A collective ends at once. Where what this rank puts in holds gradients, what comes out is a new source: noise, whose part in everything that follows
 is found out. Of few whole numbers, as counts, sizes and objects are, ranks get what the others have put in (numbers.py), as ranks that were played
 before have found. Anything else, as parameters and activations, comes out as if every other rank had put in what this one has, and it is not known; while
-a model computes, along an axis such as tp, as alike.py has it.
+a model computes, along an axis such as tp, as alike.py has it. In the second draw it comes out changed, so that what a script makes of it by way of
+Python's numbers, a coefficient or a branch, differs.
 """
 
 import base64
@@ -19,13 +20,13 @@ from torch.futures import Future
 from lockstep.extracting import numbers
 from lockstep.extracting.answers import Asked
 from lockstep.extracting.contents import KNOWN
+from lockstep.extracting.layout import in_memory_order, is_changed, is_dense, shares_memory
+from lockstep.extracting.numbers import FEW, FROM_ONE, REDUCTIONS
 
 C10D = "torch/distributed/distributed_c10d.py"
-FEW = 16  # elements
 MOST_TOLD = 4096
 MOST_BYTES = 1 << 18
 MOST_TAPED = 1 << 16  # elements of a tensor
-REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 
 
 def done(result):
@@ -151,7 +152,7 @@ class Session:
                 if reduce == "premul_sum" and "factor" not in more:
                     event["input"] = [[0, event["elements"], "a factor that is no one number, at %s" % self.place()]]
             unknown = None if carries else next((memory.reasons[int(one.marks[one.marks > KNOWN][0])] for one in contents if one is not None), None)
-            own = numbers.listed(inputs) if not carries and unknown is None and self.are_told(inputs) else None  # before it is written over
+            own = self.put_in(op, inputs, unknown) if not carries else None  # before it is written over
             for tensor in outputs:
                 memory.put(tensor, None)
             play()
@@ -167,30 +168,36 @@ class Session:
                 elif unknown is not None:
                     self.forget(outputs, unknown)
             elif speaker is None and unknown is not None:  # what comes of what is not known, as of a norm, is not known
-                if self.are_told(inputs):
-                    self.numbers[call] = event["group"], op, None, None
+                if self.are_told(op, inputs):
+                    self.numbers[call] = event["group"], op, None, own
+                self.change(call, op, event["group"], outputs)
                 self.forget(outputs, unknown)
             elif len(event["group"]) > 1:
                 self.exchange(call, op, event["group"], own, inputs, outputs, reduce, speaker, taped)
             if op == "reduce" and more["root"] != self.rank:  # gloo leaves sums of some ranks there, and NCCL what was there
                 self.forget(inputs, "what a reduce to another rank has left at %s" % self.place())
             event["call"] = self.sites.innermost()
-            work = self.waiting(op, outputs) if event["async"] and "output" in event else done(outputs)
+            work = self.waiting(op, inputs, outputs, event.get("input")) if event["async"] and carries else done(outputs)
         self.record(event)
         if op == "barrier":
             self.arrive()
         return work
 
-    def waiting(self, op, outputs):
-        """What a collective has left is there when it was waited for: by itself, or by what waits for all."""
-        memory = self.following.memory
-        reason = "an asynchronous %s at %s, which nobody has waited for" % (op, self.place())
+    def waiting(self, op, inputs, outputs, written):
+        """What a collective has left is there when it was waited for: by itself, or by what waits for all. Until then it reads what it was given: where
+        that has changed meanwhile, nobody knows what it has sent, which is said in `written`."""
+        memory, place = self.following.memory, self.place()
+        reason = "an asynchronous %s at %s, which nobody has waited for" % (op, place)
         number = memory.reasons.number(reason)
-        coming = [(tensor, memory.of(tensor).map(torch.clone)) for tensor in outputs if tensor.numel()]
+        coming = [(tensor, memory.of(tensor).map(torch.clone)) for tensor in outputs if tensor.numel() and memory.of(tensor) is not None]
         self.forget(outputs, reason)
+        read = [(tensor, tensor.clone()) for tensor in inputs if not any(shares_memory(tensor, output) for output in outputs)]
 
         def arrive():
             with self.following.pause(), torch.no_grad():
+                if any(is_changed(tensor, before) for tensor, before in read):
+                    written[:] = [[0, count_of(inputs), "it was changed while the %s at %s was in flight" % (op, place)]]
+                read.clear()
                 while coming:
                     tensor, content = coming.pop()
                     now = memory.of(tensor)
@@ -247,38 +254,79 @@ class Session:
         return why
 
     @staticmethod
-    def are_told(tensors):
-        """Whether they are few whole numbers, or an object as bytes."""
+    def are_told(op, tensors):
+        """Whether they are few whole numbers, or an object as bytes, or may be counts in floating point."""
+        if any(not numbers.is_whole(tensor) for tensor in tensors):
+            counts = op in REDUCTIONS or op in FROM_ONE
+            return counts and all(tensor.is_floating_point() for tensor in tensors) and count_of(tensors) <= FEW
         most = MOST_BYTES if all(tensor.dtype == torch.uint8 for tensor in tensors) else MOST_TOLD
-        return all(numbers.is_whole(tensor) for tensor in tensors) and count_of(tensors) <= most
+        return count_of(tensors) <= most
+
+    def put_in(self, op, inputs, unknown):
+        """The numbers that this rank puts in, as they are told; None where they are not."""
+        if not self.are_told(op, inputs):
+            return None
+        if all(map(numbers.is_whole, inputs)):
+            return numbers.listed(inputs) if unknown is None else None
+        own = numbers.listed(inputs) if unknown is None else [[None] * tensor.numel() for tensor in inputs]
+        return None if op in FROM_ONE and any(None in values for values in own) else own
 
     def exchange(self, call, op, members, own, inputs, outputs, reduce, speaker, taped):
         """Numbers that are no gradients, but may be counts that gradients are divided by. Few whole ones (`own`, which this rank puts in) are told to the
         parent, who says what the others have where that is something else."""
-        if self.are_told(inputs) and self.are_told(outputs) and op != "all_to_all":
+        reason = "what other ranks have sent at %s" % self.place()
+        if op in REDUCTIONS or (op == "all_gather" and count_of(inputs) <= FEW):
+            reason = "what other ranks have put in at %s" % self.place()
+            self.members_of.setdefault(reason, set()).update(members)
+        if self.are_told(op, inputs) and self.are_told(op, outputs) and op != "all_to_all":
             everybody, number = self.told.get(call), members.index(self.rank)
+            in_whole_numbers = all(map(numbers.is_whole, inputs + outputs))
             if speaker is None:
                 self.numbers[call] = members, op, None, own
                 if everybody is None:  # as far as it is known, all have the same
-                    return
-            if everybody and speaker is None and all(isinstance(values, str) for values in own):  # an object may be another one each time
-                everybody = everybody[:number] + [own] + everybody[number + 1:]
-            if everybody and (speaker is not None or everybody[number] == own):
+                    if in_whole_numbers:
+                        return
+                    everybody = [own] * len(members)
+            if everybody and speaker is None:
+                if not in_whole_numbers:
+                    everybody = everybody[:number] + [numbers.agreed(everybody[number], own)] + everybody[number + 1:]
+                elif all(isinstance(values, str) for values in own):  # an object may be another one each time
+                    everybody = everybody[:number] + [own] + everybody[number + 1:]
+            if everybody and (speaker is not None or not in_whole_numbers or everybody[number] == own):
                 root = None if speaker is None else members.index(speaker)
-                if numbers.write(numbers.result(op, reduce, everybody, number, root), outputs):
+                values = numbers.result(op, reduce, everybody, number, root)
+                if values is not None and not in_whole_numbers:
+                    values = numbers.exact(values, outputs)
+                if values is not None and None in values:
+                    self.change(call, op, members, outputs, zeros=True)
+                if numbers.write(values, outputs):
+                    self.forget_some(outputs, [value is None for value in values], reason)
                     return
-            elif taped == "":
+            elif taped == "" and everybody is None:
                 self.taken[call] = numbers.listed(outputs)
                 return
             elif speaker is not None:
                 self.asked.append(call)
         elif taped == "":
             return
-        reason = "what other ranks have sent at %s" % self.place()
-        if op in REDUCTIONS or (op == "all_gather" and count_of(inputs) <= FEW):
-            reason = "what other ranks have put in at %s" % self.place()
-            self.members_of.setdefault(reason, set()).update(members)
+        self.change(call, op, members, outputs, op in REDUCTIONS)
         self.forget(outputs, taped or reason)
+
+    def forget_some(self, tensors, which, reason):
+        """Of their elements one after another, those."""
+        first = 0
+        for tensor in tensors:
+            own = torch.tensor(which[first:first + tensor.numel()], dtype=torch.bool).reshape(tensor.shape)
+            first += tensor.numel()
+            if bool(own.any()):
+                content = self.following.memory.unknown(tensor, reason)
+                content.marks = torch.where(own, content.marks, torch.zeros_like(content.marks))
+                self.following.memory.put(tensor, content)
+
+    def change(self, call, op, members, outputs, zeros=False):
+        """What is not known is something else in the second draw."""
+        if self.draw and len(members) > 1:
+            numbers.change(call, op, members, self.rank, outputs, zeros)
 
     def call(self, group, op, peer):
         """The same for all ranks that meet in it: the members and how many calls they had before; of a send and its receive, the two and how many
@@ -336,20 +384,6 @@ class Session:
             memory.put(tensor, content.map(lambda plane, first=first, end=end, tensor=tensor: plane[first:end].reshape(tensor.shape)))
             first = end
         return {"source": number, "elements": count_of(outputs)}
-
-
-def is_dense(tensor):
-    """Whether its elements fill a stretch of memory, in whatever order of dimensions."""
-    expected = 1
-    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size != 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
-
-
-def in_memory_order(tensor):
-    return tensor if tensor.is_contiguous() else tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
 
 
 def is_async():
