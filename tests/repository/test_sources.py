@@ -33,6 +33,7 @@ HEADERS = {
     "collective": "schedule",
     "communication": "schedule",
     "comparison": "diagnosis",
+    "coordinate_index": "mesh",
     "cuda": "device",
     "diagnostic": "base",
     "edit": "scenario",
