@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -15,7 +16,7 @@ sys.path.insert(0, str(HERE.parents[1] / "python"))
 
 from lockstep.extracting import cache as caching
 from lockstep.extracting.answers import Asked, Known, fingerprint
-from lockstep.extracting.cache import Cache
+from lockstep.extracting.cache import TICK, Cache
 
 needs_torch = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
 SETTINGS = {"world": 2, "script": "train.py", "arguments": []}
@@ -189,6 +190,7 @@ def test_a_watch_sees_what_a_script_looks_at(tmp_path):
 
 def extracted(tmp_path, *arguments, **settings):
     """What it said, and what it has written."""
+    time.sleep(2 * TICK)  # what was written is older than the extraction, which begins at once here
     done = Extraction(tmp_path / "step.json", tmp_path / "script.py", *arguments, ranks=2, loss="mean", quiet=False, cache=str(tmp_path / "cache"), **settings)
     assert done.status == 0, done.said
     return done.said, (tmp_path / "step.json").read_text()
