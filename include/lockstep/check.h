@@ -74,6 +74,9 @@ struct CheckOptions {
   diagnosis::SharedMachine* side_by_side = nullptr;
   /// TransformerOptions::references. check_files() has its own.
   transformer::KnownReferences* references = nullptr;
+
+  /// The verdict alone, by formulas: neither numbers, nor divergences, nor blame.
+  static CheckOptions verdict_alone();
 };
 
 /// The step after which a parameter first went wrong for good on a rank, with the formulas before

@@ -53,12 +53,9 @@ int run(const ListArguments& arguments) {
       arguments.paths.empty() ? std::vector<std::string>{default_folder()} : arguments.paths;
   const std::vector<std::string> files = scenario_files(paths);
   if (files.empty()) return nothing_found(paths);
-  CheckOptions options;
-  options.host = false;
-  options.blame = options.divergences = false;
   std::vector<ScenarioRow> rows;
   int status = exit_right;
-  check_files(files, options, [&](const CheckResult& result) {
+  check_files(files, CheckOptions::verdict_alone(), [&](const CheckResult& result) {
     try {
       const Budget budget(Budget::search);
       rows.push_back(row_of(result));

@@ -105,9 +105,7 @@ class Mutations {
 
   /// Nothing for a file of a folder that is not right.
   std::optional<diagnosis::Mutation> mutate_file(const std::string& file) {
-    CheckOptions check;
-    check.host = check.blame = check.divergences = false;
-    const CheckResult result = check_file(file, check);
+    const CheckResult result = check_file(file, CheckOptions::verdict_alone());
     if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
     if (result.error_expected) return std::nullopt;
     if (result.verdict == Verdict::error) throw InputError(result.errors);

@@ -14,12 +14,6 @@ namespace lockstep::cli {
 
 namespace {
 
-CheckOptions by_formula() {
-  CheckOptions check;
-  check.host = check.blame = check.divergences = false;
-  return check;
-}
-
 /// "match, right for every size": what is compared, in words.
 std::string verdict_text(const CheckResult& result) {
   std::string text(name_of(result.verdict));
@@ -35,7 +29,7 @@ CheckResult judged(const std::string& file, const std::string& text) {
   result.file = file;
   try {
     auto scenario = std::make_shared<Scenario>(read_scenario(std::make_shared<const Source>(Source{file, text})));
-    return check_scenario(std::move(scenario), by_formula());
+    return check_scenario(std::move(scenario), CheckOptions::verdict_alone());
   } catch (const InputError& error) {
     result.verdict = Verdict::error;
     result.errors = error.diagnostics();
@@ -50,7 +44,8 @@ std::string why_no_scenario(const std::string& file, const std::string& text) {
 
 void want_same_verdict(const Scenario& scenario) {
   if (scenario.layout.any.empty() && !scenario::has_any_micro_batches(scenario)) return;
-  const std::string written = verdict_text(check_scenario(std::make_shared<const Scenario>(scenario), by_formula()));
+  const std::string written =
+      verdict_text(check_scenario(std::make_shared<const Scenario>(scenario), CheckOptions::verdict_alone()));
   const std::string plain = verdict_text(judged(scenario.file, write_json(scenario.resolved)));
   if (written == plain) return;
   usage_error(

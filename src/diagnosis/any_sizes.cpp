@@ -74,9 +74,8 @@ std::unique_ptr<CheckResult> at_two_of_any(const CheckResult& result) {
   if (prover.proof().micro_batches) sizes.micro_batches = 2;
   const std::shared_ptr<const Scenario> concrete = prover.scenario_at(sizes);
   if (!concrete) return nullptr;
-  CheckOptions options;
-  options.host = options.blame = options.divergences = false;
-  auto there = std::make_unique<CheckResult>(check_scenario(in_place_of(*result.written, *concrete), options));
+  auto there = std::make_unique<CheckResult>(
+      check_scenario(in_place_of(*result.written, *concrete), CheckOptions::verdict_alone()));
   if (there->verdict != Verdict::mismatch) return nullptr;
   there->written = result.written;
   return there;

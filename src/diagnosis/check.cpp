@@ -249,6 +249,12 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
 
 }  // namespace
 
+CheckOptions CheckOptions::verdict_alone() {
+  CheckOptions options;
+  options.host = options.blame = options.divergences = false;
+  return options;
+}
+
 CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const CheckOptions& options) {
   CheckResult result;
   result.file = scenario->file;

@@ -77,12 +77,9 @@ std::optional<Mistake> kind_by_edits(const CheckResult& result) {
   // One of so many would say little, and each means another check.
   constexpr std::size_t most_edits = 32;
   if (edits.size() > most_edits) return std::nullopt;
-  CheckOptions options;
-  options.host = false;
-  options.blame = options.divergences = false;
   for (std::size_t index = 0; index < edits.size(); ++index) {
     const std::shared_ptr<const Scenario> right = without_edit(*result.scenario, index);
-    if (right == nullptr || check_scenario(right, options).verdict != Verdict::match) continue;
+    if (right == nullptr || check_scenario(right, CheckOptions::verdict_alone()).verdict != Verdict::match) continue;
     return kind_of_edit(edits[index], *right->schedule);
   }
   return std::nullopt;

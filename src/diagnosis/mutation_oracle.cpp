@@ -42,9 +42,7 @@ void ask_parametric(const Schedule& schedule, MutantOutcome& outcome) {
 
 bool matches(const std::shared_ptr<const Scenario>& scenario) {
   if (scenario == nullptr) return false;
-  CheckOptions options;
-  options.host = options.blame = options.divergences = false;
-  return check_scenario(scenario, options).verdict == Verdict::match;
+  return check_scenario(scenario, CheckOptions::verdict_alone()).verdict == Verdict::match;
 }
 
 std::string describe(const std::map<std::string, int>& axes, int micro_batches) {

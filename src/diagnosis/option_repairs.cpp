@@ -190,8 +190,7 @@ class OptionSearch {
   /// At the file's own sizes; where that takes much and classes of ranks do not decide, what is wrong at the small ones
   /// is left at that.
   Verdict judge(const Scenario& changed) {
-    CheckOptions options;
-    options.host = options.blame = options.divergences = false;
+    CheckOptions options = CheckOptions::verdict_alone();
     const auto scenario = std::make_shared<const Scenario>(changed);
     if (is_cheap(*changed.schedule)) return check_scenario(scenario, options).verdict;
     CheckOptions by_classes = options;
@@ -222,9 +221,9 @@ class OptionSearch {
   bool is_undecided(const FrameworkOption& option, const Json& value) const {
     if (!result_.written) return false;
     const std::optional<Scenario> changed = read_with(*result_.written, option.name, value);
-    CheckOptions options;
-    options.host = options.blame = options.divergences = false;
-    return !changed || check_scenario(std::make_shared<const Scenario>(*changed), options).verdict == Verdict::error;
+    return !changed ||
+           check_scenario(std::make_shared<const Scenario>(*changed), CheckOptions::verdict_alone()).verdict ==
+               Verdict::error;
   }
 
   const SmallLayout& small() {

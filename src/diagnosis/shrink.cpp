@@ -168,9 +168,8 @@ std::set<std::string> folded_wrong_names(const CheckResult& result) {
 std::shared_ptr<const CheckResult> check_at(const Scenario& scenario, const FileSizes& sizes) {
   const std::shared_ptr<const Scenario> small = read_at(scenario, sizes);
   if (small == nullptr) return nullptr;
-  CheckOptions options;
-  options.host = options.parametric_where_large = false;
-  options.blame = options.divergences = false;
+  CheckOptions options = CheckOptions::verdict_alone();
+  options.parametric_where_large = false;
   return std::make_shared<const CheckResult>(check_scenario(small, options));
 }
 

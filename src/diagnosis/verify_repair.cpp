@@ -153,10 +153,8 @@ bool answers_file(const CheckResult& result, const diagnosis::DocumentChange& ch
   if (!result.written) return true;
   Json document = change(result.written->document);
   document.remove("expect");
-  CheckOptions options;
-  options.host = options.blame = options.divergences = false;
-  const CheckResult there =
-      check_scenario(std::make_shared<const Scenario>(read_scenario(document, result.written->file)), options);
+  const CheckResult there = check_scenario(
+      std::make_shared<const Scenario>(read_scenario(document, result.written->file)), CheckOptions::verdict_alone());
   if (there.verdict != Verdict::error) return there.verdict == Verdict::match;
   // Not decided; but other sizes were tried, and the file may ask for these.
   if (scenario::has_any_micro_batches(*result.written) && repair.wrong_with.contains("micro_batches")) return false;
@@ -199,9 +197,7 @@ bool verify_change(const CheckResult& result, const DocumentChange& change, Repa
   try {
     const Budget budget(Budget::search);
     const auto repaired = std::make_shared<const Scenario>(read_scenario(document, result.scenario->file));
-    CheckOptions options;
-    options.host = options.blame = options.divergences = false;
-    const CheckResult there = check_scenario(repaired, options);
+    const CheckResult there = check_scenario(repaired, CheckOptions::verdict_alone());
     if (there.verdict != Verdict::match) return false;
     repair.verified.emplace_back(symbolic_of(there) != nullptr ? "symbolic" : "parametric");
     if (!replay_on_host(*repaired, repair)) return false;
