@@ -35,5 +35,12 @@ def test_what_is_told_of_a_loss_changes_no_gradient(tmp_path):
     assert of_script(tmp_path, text + "for p in model.parameters(): reduced(p.grad)\noptimizer.step()\n")["verdict"] == "match"
 
 
+def test_objects_that_ranks_gather_are_what_each_of_them_has_sent_however_long(tmp_path):
+    text = ("there = [None] * 4\ndist.all_gather_object(there, {dist.get_rank(): 'x' * 50 * dist.get_rank()})\nn = len({rank: 0 for one in there for rank in one})\n"
+            "for p in model.parameters():\n  dist.all_reduce(p.grad)\n  p.grad /= n\noptimizer.step()\n")
+    assert of_script(tmp_path, text)["verdict"] == "match"
+    assert "g0+g1+g2+g3)/8" in json.dumps(of_script(tmp_path, text.replace("p.grad /= n", "p.grad /= 2 * n")))
+
+
 if __name__ == "__main__":
     sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -37,6 +37,11 @@ def joined(lists):
     return [value for values in lists for value in (bytes.fromhex(values) if isinstance(values, str) else values)]
 
 
+def padded(told, own):
+    """Objects that a member puts in, as long as this rank's: the longest of all says how long they are, and that was not known when they were told."""
+    return [one.ljust(len(other), "0") for one, other in zip(told, own)] if len(told) == len(own) else told
+
+
 def reduced(reduce, everybody):
     """Element by element; None of a reduction that is not known here."""
     if reduce not in REDUCED or len({len(own) for own in everybody}) != 1:
@@ -60,12 +65,15 @@ def part(own, number, count):
 
 
 def result(op, reduce, everybody, number, root):
-    """What the member of that number gets, its tensors one after another; None where that is not known. `root`: the number of the one that says it."""
+    """What the member of that number gets, its tensors one after another; None where that is not known. Of objects that are gathered, bytes. `root`: the
+    number of the one that says it."""
     count = len(everybody)
     if op in FROM_ONE:
         return part(everybody[root], number, count) if op == "scatter" else joined(everybody[root])
     if op == "reduce_scatter":
         return reduced(reduce, [part(own, number, count) for own in everybody])
+    if op in ("all_gather", "gather") and all(isinstance(one, str) for own in everybody for one in own):
+        return bytes.fromhex("".join(one for own in everybody for one in own))
     whole = [joined(own) for own in everybody]
     if op in ("all_gather", "gather"):
         return joined(whole)
@@ -90,11 +98,16 @@ def wrapped(value, dtype):
 
 
 def write(values, outputs):
-    """Into the tensors, one after another, but for what is None; whether that many were expected."""
+    """Into the tensors, one after another, but for what is None; whether that many were expected. `values`: a list, or bytes."""
     if values is None or len(values) != sum(output.numel() for output in outputs):
         return False
     first = 0
     for output in outputs:
+        if isinstance(values, bytes):
+            there = bytearray(values[first:first + output.numel()])
+            output.copy_((torch.frombuffer(there, dtype=torch.uint8) if there else torch.empty(0, dtype=torch.uint8)).reshape(output.shape))
+            first += output.numel()
+            continue
         there = output.reshape(-1).tolist()
         own = [before if value is None else wrapped(value, output.dtype) for value, before in zip(values[first:first + output.numel()], there)]
         output.copy_(torch.tensor(own, dtype=output.dtype).reshape(output.shape))

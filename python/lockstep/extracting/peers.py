@@ -138,11 +138,9 @@ class PlayedGroup(dist.ProcessGroup):
 
     def all_gather_single(self, output, tensor, opts=None):
         def play():
-            flat = output.view(-1) if output.is_contiguous() else None
-            own = tensor.reshape(-1).clone()  # it may lie in the output
-            if flat is not None:
-                for part in torch.chunk(flat, self.count):
-                    part.copy_(own)
+            own = tensor.reshape(1, -1).clone()  # it may lie in the output
+            if output.is_contiguous():
+                output.view(self.count, -1).copy_(own)
         return _session.issue(self, "all_gather", [tensor], [output], play)
 
     _allgather_base = all_gather_single

@@ -28,6 +28,7 @@ from lockstep.extracting import cuda, peers, shims
 from lockstep.extracting.alike import Alike
 from lockstep.extracting.environment import environment
 from lockstep.extracting.following import Following
+from lockstep.extracting.objects import around_all_gather_object
 from lockstep.extracting.program import ProgramRun, Stopped
 from lockstep.extracting.session import Session
 from lockstep.loss_scaler import kinds
@@ -108,6 +109,7 @@ class Distributed:
         for owner in (dist, c10d):
             self.undo.append(Replaced(owner, "init_process_group", self.around_init))
             self.undo.append(Replaced(owner, "new_group", self.around_new_group))
+            self.undo.append(Replaced(owner, "all_gather_object", around_all_gather_object))
         self.undo.append(Replaced(device_mesh.DeviceMesh, "__init__", self.around_mesh))
 
     def around_init(self, original):

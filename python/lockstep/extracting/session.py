@@ -26,6 +26,7 @@ from lockstep.extracting.numbers import FEW, FROM_ONE, REDUCTIONS
 C10D = "torch/distributed/distributed_c10d.py"
 MOST_TOLD = 4096
 MOST_BYTES = 1 << 18
+GATHERED = 64  # times as many come out of what all ranks gather
 MOST_TAPED = 1 << 16  # elements of a tensor
 
 
@@ -254,13 +255,14 @@ class Session:
         return why
 
     @staticmethod
-    def are_told(op, tensors):
-        """Whether they are few whole numbers, or an object as bytes, or may be counts in floating point."""
+    def are_told(op, tensors, gathered=1):
+        """Whether they are few whole numbers, or an object as bytes, or may be counts in floating point. Of what all have put in there may be `gathered` times
+        as many."""
         if any(not numbers.is_whole(tensor) for tensor in tensors):
             counts = op in REDUCTIONS or op in FROM_ONE
             return counts and all(tensor.is_floating_point() for tensor in tensors) and count_of(tensors) <= FEW
         most = MOST_BYTES if all(tensor.dtype == torch.uint8 for tensor in tensors) else MOST_TOLD
-        return count_of(tensors) <= most
+        return count_of(tensors) <= most * gathered
 
     def put_in(self, op, inputs, unknown):
         """The numbers that this rank puts in, as they are told; None where they are not."""
@@ -278,7 +280,7 @@ class Session:
         if op in REDUCTIONS or (op == "all_gather" and count_of(inputs) <= FEW):
             reason = "what other ranks have put in at %s" % self.place()
             self.members_of.setdefault(reason, set()).update(members)
-        if self.are_told(op, inputs) and self.are_told(op, outputs) and op != "all_to_all":
+        if self.are_told(op, inputs) and self.are_told(op, outputs, GATHERED if op == "all_gather" else 1) and op != "all_to_all":
             everybody, number = self.told.get(call), members.index(self.rank)
             in_whole_numbers = all(map(numbers.is_whole, inputs + outputs))
             if speaker is None:
@@ -291,16 +293,19 @@ class Session:
                 if not in_whole_numbers:
                     everybody = everybody[:number] + [numbers.agreed(everybody[number], own)] + everybody[number + 1:]
                 elif all(isinstance(values, str) for values in own):  # an object may be another one each time
-                    everybody = everybody[:number] + [own] + everybody[number + 1:]
+                    everybody = [numbers.padded(one, own) for one in everybody]
+                    everybody[number] = own
             if everybody and (speaker is not None or not in_whole_numbers or everybody[number] == own):
                 root = None if speaker is None else members.index(speaker)
                 values = numbers.result(op, reduce, everybody, number, root)
                 if values is not None and not in_whole_numbers:
                     values = numbers.exact(values, outputs)
-                if values is not None and None in values:
+                has_gaps = isinstance(values, list) and None in values
+                if has_gaps:
                     self.change(call, op, members, outputs, zeros=True)
                 if numbers.write(values, outputs):
-                    self.forget_some(outputs, [value is None for value in values], reason)
+                    if has_gaps:
+                        self.forget_some(outputs, [value is None for value in values], reason)
                     return
             elif taped == "" and everybody is None:
                 self.taken[call] = numbers.listed(outputs)
