@@ -9,6 +9,7 @@
 
 #include "lockstep/check.h"
 #include "lockstep/comparison.h"
+#include "lockstep/extraction_comparison.h"
 #include "lockstep/flight_recorder.h"
 #include "lockstep/live.h"
 #include "lockstep/prove.h"
@@ -72,6 +73,9 @@ void placements_json(const Scenario& scenario, const PlacementReport& report, co
 /// What `lockstep diff` prints. `verbose` leaves nothing out.
 void comparison_text(const ScheduleComparison& comparison, bool verbose, bool color, const Write& write);
 void comparison_json(const ScheduleComparison& comparison, const Write& write);
+/// The same of two extractions.
+void comparison_text(const ExtractionComparison& comparison, bool verbose, bool color, const Write& write);
+void comparison_json(const ExtractionComparison& comparison, const Write& write);
 
 /// What `lockstep verify` prints: what is wrong, then formulas. `quiet`: the verdict line alone; `verbose`: everything
 /// that was compared, with the coefficients and their errors.

@@ -2,20 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <new>
-#include <system_error>
 
 #include "lockstep/live.h"
 #include "lockstep/scenario.h"
 #include "src/base/budget.h"
 #include "src/cli/engine_jobs.h"
+#include "src/cli/extraction_file.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
-#include "src/scenario/named_file.h"
 
 namespace lockstep::cli {
 
@@ -25,19 +23,6 @@ struct CheckArguments : CommonOptions {
   std::vector<std::string> paths;
   bool no_blame = false;
 };
-
-/// What an extraction holds; null where the file is something else.
-std::shared_ptr<const Source> extraction_at(const std::string& file) {
-  std::error_code error_code;
-  const std::filesystem::file_status status = std::filesystem::status(file, error_code);
-  // Nothing else is opened twice.
-  if (file != standard_input_name && !std::filesystem::is_regular_file(status) && !std::filesystem::is_fifo(status))
-    return nullptr;
-  std::string error;
-  std::optional<Source> read = scenario::read_scenario_text(file, error);
-  if (!read || !is_extraction(read->text)) return nullptr;
-  return std::make_shared<const Source>(std::move(*read));
-}
 
 /// Says what an extraction does to its gradients. Returns the exit status.
 int check_extraction(const std::shared_ptr<const Source>& source, bool verbose, ReportSet& reports) {

@@ -4,8 +4,10 @@
 #include <memory>
 
 #include "lockstep/comparison.h"
+#include "lockstep/extraction_comparison.h"
 #include "src/base/budget.h"
 #include "src/cli/changed_scenario.h"
+#include "src/cli/extraction_file.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -36,9 +38,37 @@ std::shared_ptr<const Scenario> read_side(const std::string& file, const std::ve
   return std::make_shared<const Scenario>(std::move(scenario));
 }
 
+/// Of two extractions; nothing where neither file is one.
+std::optional<int> compare_code(const DiffArguments& arguments) {
+  const std::shared_ptr<const Source> before = extraction_at(arguments.files.front());
+  const std::shared_ptr<const Source> after =
+      arguments.files.size() == 1 ? nullptr : extraction_at(arguments.files.back());
+  if (before == nullptr && after == nullptr) return std::nullopt;
+  const std::string& one = before != nullptr ? arguments.files.front() : arguments.files.back();
+  if (!arguments.old_changes.empty() || !arguments.new_changes.empty() || arguments.this_layout)
+    usage_error(fmt::format(
+        "{} is what `lockstep extract` has written: --old, --new and --this-layout are for scenarios", one));
+  if (arguments.files.size() == 1)
+    usage_error(fmt::format("{} alone is compared with nothing: name a second extraction", one));
+  if (before == nullptr || after == nullptr)
+    usage_error(fmt::format("{} is what `lockstep extract` has written, and {} is not: diff compares two of one kind",
+                            one, before != nullptr ? arguments.files.back() : arguments.files.front()));
+  const Budget budget(2 * Budget::proof);
+  const ExtractionComparison comparison = compare_extractions(before, after);
+  Output output(arguments.output, report::kind_of_format(arguments.format));
+  if (arguments.format == "json")
+    comparison_json(comparison, output.writer());
+  else
+    comparison_text(comparison, arguments.verbose, use_color(arguments, output.terminal()), output.writer());
+  output.commit();
+  if (!comparison.apart.empty()) return exit_usage;
+  return comparison.verdict() == ExtractionComparison::Verdict::same ? exit_right : exit_wrong;
+}
+
 int run(const DiffArguments& arguments) {
   if (arguments.files.size() > 2)
     usage_error(fmt::format("diff takes two files, or one with --old or --new, found {}", arguments.files.size()));
+  if (const std::optional<int> status = compare_code(arguments)) return *status;
   scenario_files(arguments.files);  // says of both where there is none
   const std::string old_file = one_scenario_file("diff", arguments.files.front());
   const std::string new_file = one_scenario_file("diff", arguments.files.back());
@@ -78,29 +108,36 @@ Command diff_command() {
       "with the smallest. Then who owns which elements, and the steps that came, went, moved, or send more or less: "
       "calls of groups, and the bytes that all ranks send, counted as by ring algorithms and without padding. Exit "
       "status 0 if the gradients are the same, 1 if they are not, here or at another size, 2 if the two cannot be "
-      "compared.";
+      "compared. Two files of `lockstep extract`, as of the code before and after a change, are compared in the same "
+      "way, for "
+      "the layout that they were extracted for; where it is not known what an optimizer gets, that is said, and the "
+      "exit status is 1.";
   command.examples = {
       {"lockstep diff old.json new.json", "two files"},
       {"lockstep diff scenario.json --new use_distributed_optimizer=true", "one file, with an option changed"},
       {"lockstep diff scenario.json --new framework=./megatron-patched.jsonc",
        "a framework file against a changed one"},
       {"lockstep diff old.json new.json -f json", "the same for a program"},
+      {"lockstep diff main.json pull-request.json", "the code itself, which `lockstep extract` has looked at twice"},
   };
   std::vector<OptionRow> output;
   for (OptionRow& row : arguments->output_rows()) {
     if (row.flags != "-q,--quiet") output.push_back(std::move(row));
   }
-  command.options =
-      join({{{"FILES", "", "The old scenario and the new one; or one, with --old or --new.", {}, &arguments->files},
-             {"--old",
-              "KEY=VALUE",
-              "Change this in the old one: an option of its framework, framework itself, or a key with "
-              "dots, such as layout.dp=4. May be given several times.",
-              {},
-              &arguments->old_changes},
-             {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes},
-             {"--this-layout", "", "Compare the layout at hand alone.", {}, &arguments->this_layout}},
-            std::move(output)});
+  command.options = join({{{"FILES",
+                            "",
+                            "The old scenario and the new one; or one, with --old or --new; or two extractions.",
+                            {},
+                            &arguments->files},
+                           {"--old",
+                            "KEY=VALUE",
+                            "Change this in the old one: an option of its framework, framework itself, or a key with "
+                            "dots, such as layout.dp=4. May be given several times.",
+                            {},
+                            &arguments->old_changes},
+                           {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes},
+                           {"--this-layout", "", "Compare the layout at hand alone.", {}, &arguments->this_layout}},
+                          std::move(output)});
   command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;

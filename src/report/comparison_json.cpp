@@ -3,6 +3,7 @@
 #include "lockstep/operation.h"
 #include "lockstep/report.h"
 #include "src/diagnosis/outcome_verdict.h"
+#include "src/report/differing_gradients.h"
 #include "src/report/json_writer.h"
 
 namespace lockstep {
@@ -31,12 +32,6 @@ void step_json(report::JsonWriter& json, const StepCommunication* step) {
   json.end_object();
 }
 
-void where_json(report::JsonWriter& json, const DifferingElements& where, bool with_elements) {
-  json.key("ranks").numbers(where.ranks);
-  if (!where.new_ranks.empty()) json.key("new_ranks").numbers(where.new_ranks);
-  if (with_elements) json.key("elements").interval(where.elements);
-}
-
 void every_size_json(report::JsonWriter& json, const std::optional<EverySize>& every) {
   if (!every) return json.null();
   const SameProof& proof = every->proof;
@@ -62,7 +57,7 @@ void every_size_json(report::JsonWriter& json, const std::optional<EverySize>& e
     }
     json.end_object();
     json.key("parameter").string(every->difference.parameter);
-    where_json(json, every->difference.where.front(), false);
+    report::differing_elements(every->difference.where.front(), false, json);
     json.key("old").string(every->difference.before);
     json.key("new").string(every->difference.after);
     json.end_object();
@@ -108,26 +103,7 @@ void comparison_json(const ScheduleComparison& comparison, const Write& write) {
   every_size_json(json, comparison.every_size);
   json.key("step").number(comparison.step);
   json.key("plain").boolean(comparison.plain);
-  json.key("gradients").begin_array();
-  for (const GradientDifference& each : comparison.gradients) {
-    json.begin_object();
-    json.key("parameter").string(each.parameter);
-    where_json(json, each.where.front(), true);
-    if (each.where.size() > 1) {
-      json.key("also").begin_array();
-      for (std::size_t i = 1; i < each.where.size(); ++i) {
-        json.begin_object(true);
-        where_json(json, each.where[i], true);
-        json.end_object();
-      }
-      json.end_array();
-    }
-    if (each.more > 0) json.key("more").number(each.more);
-    json.key("old").string(each.before);
-    json.key("new").string(each.after);
-    json.end_object();
-  }
-  json.end_array();
+  report::differing_gradients(comparison.gradients, json);
   json.key("norms").begin_array();
   for (const NormDifference& each : comparison.norms) {
     json.begin_object(true);

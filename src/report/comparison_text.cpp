@@ -15,7 +15,9 @@
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/report/brief_statement.h"
 #include "src/report/clean_text.h"
+#include "src/report/differing_gradients.h"
 #include "src/report/elide.h"
+#include "src/report/plain_table.h"
 #include "src/report/style.h"
 #include "src/report/text_report.h"
 
@@ -49,41 +51,6 @@ std::string op_text(const StepCommunication& step) {
 /// "16" or "16 → 8"; "-" for what is not there.
 std::string change_text(const std::string& before, const std::string& after) {
   return before == after ? after : before + " → " + after;
-}
-
-/// Differences of parameters whose names differ in numbers alone: one line.
-struct FoldedDifference {
-  const GradientDifference* first = nullptr;
-  std::string name;
-  std::size_t parameters = 0;
-  std::int64_t more = 0;
-  std::vector<int> ranks, new_ranks;  ///< for any elements of any of them
-};
-
-std::vector<FoldedDifference> fold(const std::vector<GradientDifference>& differences) {
-  std::vector<FoldedDifference> folded;
-  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> places;
-  for (const GradientDifference& difference : differences) {
-    std::string name = diagnosis::folded_name(difference.parameter);
-    const auto [found, is_new] = places.try_emplace({name, difference.before, difference.after}, folded.size());
-    if (is_new) folded.push_back({&difference, std::move(name), 0, 0, {}, {}});
-    FoldedDifference& here = folded[found->second];
-    ++here.parameters;
-    here.more += difference.more;
-    for (const DifferingElements& each : difference.where) {
-      const std::vector<int>& new_ranks = each.new_ranks.empty() ? each.ranks : each.new_ranks;
-      here.ranks.insert(here.ranks.end(), each.ranks.begin(), each.ranks.end());
-      here.new_ranks.insert(here.new_ranks.end(), new_ranks.begin(), new_ranks.end());
-    }
-  }
-  for (FoldedDifference& each : folded) {
-    for (std::vector<int>* ranks : {&each.ranks, &each.new_ranks}) {
-      std::sort(ranks->begin(), ranks->end());
-      ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
-    }
-    if (each.parameters == 1) each.name = each.first->parameter;
-  }
-  return folded;
 }
 
 class TextComparison {
@@ -173,53 +140,9 @@ class TextComparison {
   }
 
   void gradients() const {
-    if (comparison_.gradients.empty()) return;
-    write_(fmt::format("\n{} that optimizers get{}\n", style_.bold("gradients"),
-                       comparison_.step > 0 ? fmt::format(" in optimizer step {}", comparison_.step + 1) : ""));
-    const std::vector<FoldedDifference> folded = fold(comparison_.gradients);
-    std::size_t shown = 0;
-    for (const FoldedDifference& each : folded) {
-      if (!verbose_ && shown == most_differences) {
-        write_(fmt::format("  and {} more (-v shows all)\n", folded.size() - shown));
-        break;
-      }
-      ++shown;
-      write_(fmt::format("  {}\n", each.parameters > 1 ? several_text(each) : one_text(*each.first)));
-      const std::size_t widest = verbose_ ? report::unlimited_width : report::widest_line;
-      write_(fmt::format("    old  {}\n", report::shortened(each.first->before, widest)));
-      write_(fmt::format("    new  {}\n", report::shortened(each.first->after, widest)));
-    }
+    report::differing_gradients(comparison_.gradients, comparison_.step, verbose_, style_, write_);
     if (comparison_.plain)
       write_("  Here g is the gradient of a rank's loss as it is: the two `backward` steps multiply it differently.\n");
-  }
-
-  std::string owners_text(const std::vector<int>& ranks, const std::vector<int>& new_ranks) const {
-    const auto list = [&](const std::vector<int>& of) { return report::rank_list(of, verbose_ ? of.size() : 8); };
-    return list(ranks) + (new_ranks.empty() || new_ranks == ranks ? "" : ", in the new one " + list(new_ranks));
-  }
-
-  static std::string more_text(std::int64_t elements) {
-    return elements == 0 ? "" : fmt::format("; and {}", counted(elements, "more element"));
-  }
-
-  /// Parameters whose names differ in numbers alone, each with elements of its own.
-  std::string several_text(const FoldedDifference& folded) const {
-    return fmt::format("{} ({})  {}{}", folded.name, folded.parameters, owners_text(folded.ranks, folded.new_ranks),
-                       more_text(folded.more));
-  }
-
-  std::string one_text(const GradientDifference& difference) const {
-    std::string text = difference.parameter;
-    std::int64_t more = difference.more;
-    for (std::size_t i = 0; i < difference.where.size(); ++i) {
-      const DifferingElements& here = difference.where[i];
-      if (i >= most_intervals && !verbose_)
-        more += here.elements.size();
-      else
-        text += fmt::format("{}{}  {}", i == 0 ? " " : "; ", report::interval_text(here.elements),
-                            owners_text(here.ranks, here.new_ranks));
-    }
-    return text + more_text(more);
   }
 
   void norms() const {
@@ -273,7 +196,7 @@ class TextComparison {
                     change_text(bytes_text(before.bytes), bytes_text(after.bytes))});
     rows.push_back({"", "the busiest rank", "", "", "",
                     change_text(bytes_text(before.most_bytes_of_a_rank), bytes_text(after.most_bytes_of_a_rank))});
-    table(rows);
+    report::plain_table(rows, write_);
     if (changed != 0 || all.empty()) return;
     // Steps that do not communicate are not listed, and may differ.
     const auto steps_of = [](const ComparedSchedule& side) {
@@ -301,19 +224,6 @@ class TextComparison {
             both([](const StepCommunication& step) { return std::to_string(step.calls); }),
             both(group_text),
             both([](const StepCommunication& step) { return bytes_text(step.bytes); })};
-  }
-
-  void table(const std::vector<std::vector<std::string>>& rows) const {
-    std::vector<std::size_t> widths(rows.front().size());
-    for (const auto& each : rows) {
-      for (std::size_t i = 0; i < each.size(); ++i) widths[i] = std::max(widths[i], report::text_width(each[i]));
-    }
-    for (const auto& each : rows) {
-      std::string line;
-      for (std::size_t i = 0; i < each.size(); ++i)
-        line += (i == 0 ? "" : i == 1 ? " " : "  ") + report::padded(each[i], widths[i]);
-      write_(" " + line.substr(0, line.find_last_not_of(' ') + 1) + "\n");
-    }
   }
 
   const ScheduleComparison& comparison_;

@@ -234,3 +234,51 @@ def test_an_order_of_axes_of_size_1_is_no_difference(run, tmp_path):
     assert result.returncode == 2
     assert ("  A rank has other coordinates in the one than in the other: the old layout is dp 2 tp 2 in order tp-cp-sp-ep-dp-pp, "
             "the new one dp 2 tp 2 in order pp-dp-tp-cp-sp-ep.\n") in result.stdout
+
+
+def extraction(folder, name, *, line=9, factor="1/2", world=2):
+    """Of a script that all-reduces a tensor of 8 elements after it was multiplied."""
+    events = [{"event": "parameter", "id": 0, "name": "w", "shape": [8], "pieces": [{"range": [0, 8]}]},
+              {"event": "contribution", "step": 0, "micro_batch": 0, "parameter": 0, "piece": 0, "source": 0},
+              {"event": "collective", "step": 0, "op": "all_reduce", "group": {"axes": ["dp"]}, "elements": 8, "dtype": "float32",
+               "reduce": "sum", "call": f"train.py:{line} in hook", "input": [[0, 8, [[factor, 0, 0]]]], "output": {"source": 1, "elements": 8}},
+              {"event": "result", "step": 0, "parameter": 0, "piece": 0, "content": [[0, 8, [["1", 1, 0]]]]},
+              {"event": "step", "step": 0, "micro_batches": 1, "tokens": [None]}, {"event": "end"}]
+    path = folder / name
+    path.write_text(json.dumps({"lockstep_extract": 1, "world": world, "mesh": {"axes": ["dp"], "sizes": [world]}, "data_axes": ["dp"],
+                                "loss": "mean", "programs": [{"ranks": [[0, world]], "played": [0], "events": events}]}))
+    return str(path)
+
+
+def test_two_extractions_of_the_same_gradients(run, tmp_path):
+    old, new = extraction(tmp_path, "old.json"), extraction(tmp_path, "new.json", line=200)
+    result = run("diff", old, new)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == (f"same gradients  {old} → {new}\n"
+                             "  dp 2 = 2 ranks, 1 optimizer step\n"
+                             "  Every optimizer gets the same, in 16 elements of all ranks together.\n\n"
+                             "communication in all optimizer steps\n"
+                             "  The same functions call as often, with as many elements.\n")
+
+
+def test_two_extractions_of_other_gradients(run, tmp_path):
+    old, new = extraction(tmp_path, "old.json"), extraction(tmp_path, "new.json", factor="1/3")
+    result = run("diff", old, new)
+    assert result.returncode == 1
+    assert "\n  w [0, 8)  ranks 0, 1\n    old  (g0+g1)/2\n    new  (g0+g1)/3\n" in result.stdout
+    report = json.loads(run("diff", old, new, "-f", "json").stdout)
+    assert report["verdict"] == "other" and [(one["old"], one["new"]) for one in report["gradients"]] == [("(g0+g1)/2", "(g0+g1)/3")]
+
+
+def test_extractions_that_are_not_compared(run, tmp_path):
+    old, wide = extraction(tmp_path, "old.json"), extraction(tmp_path, "wide.json", world=4)
+    result = run("diff", old, wide)
+    assert result.returncode == 2
+    assert result.stdout == f"cannot be compared  {old} → {wide}\n  The old one is of dp 2 = 2 ranks, the new one of dp 4 = 4 ranks.\n"
+    scenario = write(tmp_path, "scenario.json", mean())
+    for arguments, said in [((old, scenario), f"{old} is what `lockstep extract` has written, and {scenario} is not: diff compares two of one kind"),
+                            ((scenario, old), f"{old} is what `lockstep extract` has written, and {scenario} is not: diff compares two of one kind"),
+                            ((old,), f"{old} alone is compared with nothing: name a second extraction"),
+                            ((old, wide, "--this-layout"), f"{old} is what `lockstep extract` has written: --old, --new and --this-layout are for scenarios")]:
+        result = run("diff", *arguments)
+        assert result.returncode == 2 and said in result.stderr, result.stderr

@@ -38,6 +38,7 @@ HEADERS = {
     "diagnostic": "base",
     "edit": "scenario",
     "expression": "expression",
+    "extraction_comparison": "live",
     "flight_recorder": "live",
     "gradient_state": "schedule",
     "hash": "numeric",

@@ -55,6 +55,7 @@ class Player:
         self.asked, self.played = set(), set()  # ranks that are or were to be played, and those that were not taken from the cache alone
         self.tape = self.sent = None  # by call, what the first rank has sent to all, and when it was played last
         self.modules, self.loaded = (), False  # that it has imported
+        self.groups = {}  # ranks of process groups, each list once: of 16,384 ranks many calls have as many members
         self.watch = Watch() if cache is not None else None
         self.later = []  # for the cache, if all goes well: of ranks that died of what others were yet to say
 
@@ -173,6 +174,7 @@ class Player:
             else:
                 ended.append(found)
                 yield found
+                self.drop_events(found)
         if waiting:
             self.ready()
         waiting = waiting[::-1]
@@ -184,6 +186,7 @@ class Player:
                 if process in self.running:
                     ended.append(self.found(*self.running.pop(process), status))
                     yield ended[-1]
+                    self.drop_events(ended[-1])
         finally:
             self.end()
         for found in sorted(ended, key=lambda found: found["rank"]):
@@ -203,6 +206,11 @@ class Player:
         except OSError:
             raise Failed(self.without(rank, draw, status)) from None
         os.remove(self.path(rank, "json", draw))
+        for event in found["events"]:
+            if isinstance(event.get("group"), list):
+                event["group"] = self.group(event["group"])
+        for entry in found["numbers"].values():
+            entry[0] = self.group(entry[0])
         died = found["error"] and found["error"]["kind"] != "waits" and not self.ended_otherwise(found)
         if died and not found["asked"]:
             raise Failed(self.failure(rank, found["error"]))
@@ -213,6 +221,15 @@ class Player:
             else:
                 self.cache.keep(*entry)
         return found
+
+    @staticmethod
+    def drop_events(found):
+        """Of all ranks together they are large; those of ranks that died may be kept in the cache later."""
+        if not found["error"]:
+            found["events"] = []
+
+    def group(self, ranks):
+        return self.groups.setdefault(tuple(ranks), ranks)
 
     def kept(self):
         """All has gone well. What there is to say of the cache, in lines."""

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comparison.h"
+
+namespace lockstep {
+
+/// Calls of one function, of all ranks together.
+struct CallDifference {
+  std::string op;    ///< "all_reduce", "reduce_scatter (avg)"
+  std::string call;  ///< "train.py in main", without the line, which any edit moves; "" where it is not known
+  int smallest_group = 0, largest_group = 0;
+  std::int64_t calls_before = 0, calls_after = 0;        ///< 0: none
+  std::int64_t elements_before = 0, elements_after = 0;  ///< that the ranks put in
+  bool changed() const { return calls_before != calls_after || elements_before != elements_after; }
+};
+
+/// Elements of which it is not known what the optimizers get.
+struct UndecidedGradient {
+  std::string parameter, elements, why;  ///< elements: "[0, 8)"; why: a sentence without a period
+};
+
+/// What the code of two extractions hands to the optimizers (docs/extract.md), held against each other exactly.
+struct ExtractionComparison {
+  enum class Verdict { same, other, undecided };
+
+  std::string before, after;       ///< files
+  std::vector<std::string> apart;  ///< why they cannot be compared: sentences; then there is nothing else
+  std::vector<std::pair<std::string, int>> axes;  ///< of the mesh, slowest first
+  int world = 0;
+  int steps = 0;              ///< optimizer steps that were compared
+  int step = 0;               ///< the first with a difference; else the first
+  std::int64_t elements = 0;  ///< that optimizers get in it, of all ranks together
+  /// Of the first optimizer step with a difference, by parameter. A formula is "nothing" where no optimizer gets it.
+  std::vector<GradientDifference> gradients;
+  std::vector<UndecidedGradient> undecided;
+  std::vector<std::pair<std::string, int>> ownership;  ///< parameters, and how many ranks read other elements of them
+  std::vector<std::string> only_before, only_after;    ///< parameters of one alone
+  std::vector<std::string> notes;                      ///< sentences
+  std::vector<CallDifference> calls;                   ///< all, by their first call
+
+  Verdict verdict() const;
+};
+
+/// Reads, composes and compares two extractions. Throws as verify_extraction(). Complexity: near linear in the events
+/// of all ranks, the terms of each distinct sum, and the stretches of elements that ranks read, times the ranks that
+/// read one where they get different sums.
+ExtractionComparison compare_extractions(const std::shared_ptr<const Source>& before,
+                                         const std::shared_ptr<const Source>& after);
+
+}  // namespace lockstep

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/compared_contents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace lockstep::live {
+
+namespace {
+
+using symbolic::ComposedTerm;
+using symbolic::Stretch;
+
+}  // namespace
+
+int ComparedSums::number(std::vector<ComparedTerm> terms) {
+  std::sort(terms.begin(), terms.end());
+  const auto [found, is_new] = numbers_.try_emplace(std::move(terms), static_cast<int>(terms_.size()));
+  if (is_new) terms_.push_back(&found->first);
+  return found->second;
+}
+
+ComparedSide::ComparedSide(const Extraction& extraction, ComparedSums& sums)
+    : extraction_(extraction),
+      sums_(sums),
+      meetings_(symbolic::match_calls(extraction.programs)),
+      forms_(extraction.programs, meetings_),
+      overlaps_(extraction),
+      formulas_(extraction.run) {
+  for (const ExtractedProgram& details : extraction.details) {
+    std::map<std::tuple<int, int, int, std::int64_t>, int> before;
+    numbers_.emplace_back();
+    for (const ExtractedContribution& one : details.contributions) {
+      const int number = before[{one.step, one.micro_batch, one.region, one.first}]++;
+      numbers_.back().push_back(number);
+      auto& of = contributors_[{extraction.regions[at(one.region)].parameter, one.step}];
+      for (const int rank : details.ranks) {
+        int& most = of[{rank, one.micro_batch}];
+        most = std::max(most, number + 1);
+      }
+    }
+  }
+}
+
+std::vector<std::pair<int, int>> ComparedSide::contributors(int parameter, int step) const {
+  std::vector<std::pair<int, int>> all;
+  if (const auto found = contributors_.find({parameter, step}); found != contributors_.end()) {
+    for (const auto& [who, most] : found->second) all.push_back(who);
+  }
+  return all;
+}
+
+std::map<std::string, std::vector<ReadStretch>> ComparedSide::read(int parameter, int step) {
+  std::map<std::string, std::vector<ReadStretch>> all;
+  const CapturedRun& run = extraction_.run;
+  if (run.waits(step, parameter)) return all;
+  const std::string* why = run.unknown(step, parameter);
+  known_.clear();
+  for (const ExtractedProgram& details : extraction_.details) {
+    for (const ExtractedResult& one : details.results) {
+      const Region& region = extraction_.regions[at(one.region)];
+      if (one.step != step || region.parameter != parameter || one.elements == 0) continue;
+      const bool simple = region.begin.has_value();
+      const DeclaredParameter& declared = run.parameters[at(parameter)].declared;
+      std::vector<ReadStretch>& here =
+          all[simple ? std::string() : elements_words(declared, region, 0, region.elements)];
+      const std::int64_t base = simple ? *region.begin + one.first : one.first;
+      symbolic::Stretches before;  // what ranks of one program read is mostly one sum
+      std::vector<ReadStretch> same;
+      for (const int rank : details.ranks_of(one)) {
+        std::vector<ReadStretch> own;
+        if (why != nullptr || one.content < 0) {
+          own.push_back({{0, one.elements}, why != nullptr ? unknown(*why) : no_gradient, rank});
+        } else {
+          symbolic::Stretches stretches = forms_.result(rank, one.content);
+          if (same.empty() || stretches != before) same = sums_in(one, stretches);
+          before = std::move(stretches);
+          own = same;
+        }
+        for (ReadStretch& stretch : own) {
+          stretch.rank = rank;
+          stretch.elements = {stretch.elements.begin + base, stretch.elements.end + base};
+          if (!here.empty() && here.back().rank == rank && here.back().sum == stretch.sum &&
+              here.back().elements.end == stretch.elements.begin)
+            here.back().elements.end = stretch.elements.end;
+          else
+            here.push_back(stretch);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<ReadStretch> ComparedSide::sums_in(const ExtractedResult& result, const symbolic::Stretches& stretches) {
+  std::vector<ReadStretch> all;
+  std::int64_t end = 0;
+  const auto skip = [&](std::int64_t to) {
+    if (end < to) all.push_back({{end, to}, unknown(std::string(symbolic::not_followed)), 0});
+  };
+  for (const Stretch& stretch : stretches) {
+    skip(stretch.begin);
+    end = stretch.end;
+    if (stretch.form < 0)
+      all.push_back({{stretch.begin, stretch.end}, unknown(forms_.reason_of(stretch.form)), 0});
+    else if (stretch.begin < stretch.end)
+      add(result, stretch, all);
+  }
+  skip(result.elements);
+  return all;
+}
+
+/// In boxes a sum is of the same contributions' elements only where these run alike.
+void ComparedSide::add(const ExtractedResult& result, const Stretch& stretch, std::vector<ReadStretch>& all) {
+  std::set<std::int64_t> ends = {stretch.begin, stretch.end};
+  std::set<int> seen;
+  for (const ComposedTerm& term : forms_.terms_of(stretch.form)) {
+    const ExtractedProgram& details = extraction_.details[at(extraction_.programs.program_of[at(term.rank)])];
+    const ExtractedContribution& contribution = details.contributions[at(details.contribution_of[at(term.source)])];
+    const Region& region = extraction_.regions[at(contribution.region)];
+    if (!seen.insert(contribution.region).second || contribution.region == result.region ||
+        (region.begin && extraction_.regions[at(result.region)].begin) ||
+        region.parameter != extraction_.regions[at(result.region)].parameter)
+      continue;
+    const std::vector<Overlap>* common = overlaps_.of(result.region, contribution.region);
+    if (common == nullptr) continue;
+    for (const Overlap& one : *common) {
+      for (const std::int64_t end : {one.elements.begin - result.first, one.elements.end - result.first}) {
+        if (stretch.begin < end && end < stretch.end) ends.insert(end);
+      }
+    }
+  }
+  for (auto end = std::next(ends.begin()); end != ends.end(); ++end) {
+    const Interval part{*std::prev(end), *end};
+    all.push_back({part, sum_of(result, stretch, part), 0});
+  }
+}
+
+int ComparedSide::sum_of(const ExtractedResult& result, const Stretch& stretch, const Interval& part) {
+  const Region& own = extraction_.regions[at(result.region)];
+  // In stretches of indices all that matters is by how much the elements of contributions are off.
+  const std::int64_t shift = stretch.shift - result.first - own.begin.value_or(0);
+  const auto key = own.begin ? std::tuple{stretch.form, shift, -1, std::int64_t{0}}
+                             : std::tuple{stretch.form, shift, result.region, part.begin + result.first};
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  std::vector<ComparedTerm> terms;
+  int sum = 0;
+  for (const ComposedTerm& term : forms_.terms_of(stretch.form)) {
+    const int program = extraction_.programs.program_of[at(term.rank)];
+    const ExtractedProgram& details = extraction_.details[at(program)];
+    const int place = details.contribution_of[at(term.source)];
+    const ExtractedContribution& contribution = details.contributions[at(place)];
+    const Region& region = extraction_.regions[at(contribution.region)];
+    const std::int64_t first = part.begin + result.first;
+    const std::int64_t there = contribution.first + part.begin + stretch.shift + term.offset;
+    const std::int64_t move = overlaps_.distance(result.region, first, contribution.region, there);
+    const auto same = [&] {
+      const std::vector<Overlap>* common = overlaps_.of(result.region, contribution.region);
+      return common != nullptr && std::any_of(common->begin(), common->end(), [&](const Overlap& one) {
+               return one.move == there - first && one.elements.begin <= first &&
+                      first + part.size() <= one.elements.end;
+             });
+    };
+    const bool alike =
+        (own.begin && region.begin) || contribution.region == result.region || part.size() == 1 || same();
+    if (!alike) sum = unknown("its elements are sums of elements of other boxes, which are not compared");
+    terms.push_back({extraction_.run.parameters[at(region.parameter)].declared.name, contribution.step, term.rank,
+                     contribution.micro_batch, numbers_[at(program)][at(place)], move, term.coefficient,
+                     contribution.partial});
+  }
+  if (sum == 0) sum = sums_.number(std::move(terms));
+  return known_[key] = sum;
+}
+
+int ComparedSide::unknown(const std::string& reason) {
+  const auto [found, is_new] = reason_numbers_.try_emplace(reason, -2 - static_cast<int>(reasons_.size()));
+  if (is_new) reasons_.push_back(reason);
+  return found->second;
+}
+
+std::string ComparedSide::formula(int sum, int parameter, int step) const {
+  const std::string& name = extraction_.run.parameters[at(parameter)].declared.name;
+  std::vector<Term> terms, support;
+  std::map<std::pair<int, int>, int> most;
+  if (const auto found = contributors_.find({parameter, step}); found != contributors_.end()) most = found->second;
+  const auto column = [](int rank, int at_step, int micro_batch) {
+    Column one;
+    one.rank = rank;
+    one.step = at_step;
+    one.micro_batch = micro_batch;
+    return one;
+  };
+  for (const auto& [who, count] : most) support.push_back(formulas_.term(column(who.first, step, who.second), 1));
+  // What g stands for is all that a micro-batch yields: only where all of it has one coefficient.
+  std::map<std::tuple<int, int, int>, std::vector<const ComparedTerm*>> own;
+  std::vector<const ComparedTerm*> others;
+  for (const ComparedTerm& term : sums_.terms(sum)) {
+    if (term.parameter == name && term.move == 0)
+      own[{term.step, term.rank, term.micro_batch}].push_back(&term);
+    else
+      others.push_back(&term);
+  }
+  for (const auto& [where, all] : own) {
+    const auto& [at_step, rank, micro_batch] = where;
+    const auto found = contributors_.find({parameter, at_step});
+    const int count = found == contributors_.end() ? 0 : found->second.at({rank, micro_batch});
+    const bool whole = std::ssize(all) == count && std::all_of(all.begin(), all.end(), [&](const ComparedTerm* one) {
+                         return one->coefficient == all.front()->coefficient;
+                       });
+    if (whole)
+      terms.push_back(formulas_.term(column(rank, at_step, micro_batch), all.front()->coefficient));
+    else
+      others.insert(others.end(), all.begin(), all.end());
+  }
+  for (const ComparedTerm* one : others) {
+    Term other;
+    other.rank = one->rank;
+    other.leftover = one->parameter;
+    if (one->move != 0) other.leftover += fmt::format("{:+}", one->move);
+    if (one->step != step) other.leftover += fmt::format(" of optimizer step {}", one->step);
+    if (one->micro_batch != 0) other.leftover += fmt::format(" of micro-batch {}", one->micro_batch);
+    if (one->parameter == name && one->move == 0) other.leftover += fmt::format(", contribution {}", one->number);
+    other.coefficient = one->coefficient;
+    terms.push_back(std::move(other));
+  }
+  return formulas_.print(terms, support);
+}
+
+}  // namespace lockstep::live

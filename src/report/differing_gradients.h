@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "lockstep/comparison.h"
+#include "lockstep/report.h"
+#include "src/report/json_writer.h"
+#include "src/report/style.h"
+
+namespace lockstep::report {
+
+/// "gradients that optimizers get": a line for each difference and both formulas, layers folded; nothing where there is
+/// none. Without `verbose` the first twelve, shortened. `step`: the optimizer step, from 0.
+void differing_gradients(const std::vector<GradientDifference>& differences, int step, bool verbose, const Style& style,
+                         const Write& write);
+
+/// The key "gradients" with all of them.
+void differing_gradients(const std::vector<GradientDifference>& differences, JsonWriter& json);
+/// "ranks" and "new_ranks", and "elements" if asked for.
+void differing_elements(const DifferingElements& where, bool with_elements, JsonWriter& json);
+
+}  // namespace lockstep::report

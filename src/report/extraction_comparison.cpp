@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/extraction_comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "lockstep/report.h"
+#include "src/base/counted.h"
+#include "src/report/clean_text.h"
+#include "src/report/differing_gradients.h"
+#include "src/report/json_writer.h"
+#include "src/report/plain_table.h"
+#include "src/report/style.h"
+
+namespace lockstep {
+
+namespace {
+
+using CodeVerdict = ExtractionComparison::Verdict;
+
+constexpr std::size_t most_listed = 6;
+
+std::string layout_of_code(const ExtractionComparison& comparison) {
+  std::string text;
+  for (const auto& [axis, size] : comparison.axes)
+    text += fmt::format("{}{} {}", text.empty() ? "" : " × ", axis, size);
+  return text +
+         fmt::format(" = {}, {}", counted(comparison.world, "rank"), counted(comparison.steps, "optimizer step"));
+}
+
+/// The first of them, a line each, and how many more there are.
+template <typename Items, typename Line>
+void some_lines(const Items& items, bool verbose, const Write& write, Line line) {
+  std::size_t shown = 0;
+  for (const auto& item : items) {
+    if (!verbose && shown++ == most_listed) {
+      write(fmt::format("  and {} more (-v shows all)\n", items.size() - most_listed));
+      return;
+    }
+    write("  " + line(item) + "\n");
+  }
+}
+
+std::string either(std::int64_t before, std::int64_t after) {
+  const auto text = [](std::int64_t count) { return count == 0 ? std::string("-") : std::to_string(count); };
+  return before == after ? text(before) : text(before) + " → " + text(after);
+}
+
+/// "16", or "8-16".
+std::string group_sizes(const CallDifference& call) {
+  if (call.largest_group == 0) return "";
+  if (call.smallest_group == call.largest_group) return std::to_string(call.largest_group);
+  return fmt::format("{}-{}", call.smallest_group, call.largest_group);
+}
+
+std::string_view verdict_name(CodeVerdict verdict) {
+  return verdict == CodeVerdict::same ? "same" : verdict == CodeVerdict::other ? "other" : "undecided";
+}
+
+void text_of_calls(const ExtractionComparison& comparison, bool verbose, const report::Style& style,
+                   const Write& write) {
+  std::vector<std::vector<std::string>> rows = {{"", "call", "", "ranks", "calls of all ranks", "elements"}};
+  for (const CallDifference& each : comparison.calls) {
+    if (!verbose && !each.changed()) continue;
+    rows.push_back({each.calls_before == 0  ? "+"
+                    : each.calls_after == 0 ? "-"
+                                            : "",
+                    each.call.empty() ? "unknown place" : report::one_line_text(each.call), each.op, group_sizes(each),
+                    either(each.calls_before, each.calls_after), either(each.elements_before, each.elements_after)});
+  }
+  write(fmt::format("\n{} in all optimizer steps\n", style.bold("communication")));
+  if (rows.size() > 1) report::plain_table(rows, write);
+  if (std::none_of(comparison.calls.begin(), comparison.calls.end(), [](const auto& one) { return one.changed(); }))
+    write("  The same functions call as often, with as many elements.\n");
+}
+
+}  // namespace
+
+void comparison_text(const ExtractionComparison& comparison, bool verbose, bool color, const Write& write) {
+  const report::Style style(color);
+  const CodeVerdict verdict = comparison.verdict();
+  const std::string head = !comparison.apart.empty()       ? style.bad("cannot be compared")
+                           : verdict == CodeVerdict::same  ? style.good("same gradients")
+                           : verdict == CodeVerdict::other ? style.bad("other gradients")
+                                                           : "undecided";
+  write(fmt::format("{}  {} → {}\n", head, report::one_line_text(comparison.before),
+                    report::one_line_text(comparison.after)));
+  for (const std::string& reason : comparison.apart) write("  " + reason + "\n");
+  if (!comparison.apart.empty()) return;
+  write("  " + layout_of_code(comparison) + "\n");
+  if (comparison.gradients.empty() && verdict == CodeVerdict::same)
+    write(fmt::format("  Every optimizer gets the same, in {} of all ranks together{}.\n",
+                      counted(comparison.elements, "element"), comparison.steps > 1 ? ", in each optimizer step" : ""));
+  for (const std::string& note : comparison.notes) write("  " + report::one_line_text(note) + "\n");
+  report::differing_gradients(comparison.gradients, comparison.step, verbose, style, write);
+  for (const auto& [names, side] :
+       {std::pair(&comparison.only_before, "old"), std::pair(&comparison.only_after, "new")}) {
+    if (names->empty()) continue;
+    write(fmt::format("\n{} of the {} one alone\n", style.bold("parameters"), side));
+    some_lines(*names, verbose, write, [](const std::string& name) { return report::one_line_text(name); });
+  }
+  if (!comparison.undecided.empty()) {
+    write(fmt::format("\n{}\n", style.bold("not compared")));
+    some_lines(comparison.undecided, verbose, write, [](const UndecidedGradient& one) {
+      std::string where = one.parameter + (one.elements.empty() ? "" : " " + one.elements);
+      return report::one_line_text(where.empty() ? one.why : where + ": " + one.why);
+    });
+  }
+  if (!comparison.ownership.empty()) {
+    write(fmt::format("\n{} of elements by ranks' optimizers\n", style.bold("ownership")));
+    some_lines(comparison.ownership, verbose, write, [](const std::pair<std::string, int>& one) {
+      return fmt::format("{}: {} other elements", report::one_line_text(one.first),
+                         one.second == 1 ? "1 rank reads" : fmt::format("{} ranks read", one.second));
+    });
+  }
+  text_of_calls(comparison, verbose, style, write);
+}
+
+void comparison_json(const ExtractionComparison& comparison, const Write& write) {
+  report::JsonWriter json(write);
+  json.begin_object();
+  json.key("lockstep").number(1);
+  json.key("verdict");
+  comparison.apart.empty() ? json.string(verdict_name(comparison.verdict())) : json.null();
+  json.key("apart").strings(comparison.apart);
+  json.key("old").string(comparison.before);
+  json.key("new").string(comparison.after);
+  json.key("ranks").number(comparison.world);
+  json.key("steps").number(comparison.steps);
+  json.key("step").number(comparison.step);
+  json.key("elements").number(comparison.elements);
+  json.key("notes").strings(comparison.notes);
+  report::differing_gradients(comparison.gradients, json);
+  json.key("only_old").strings(comparison.only_before);
+  json.key("only_new").strings(comparison.only_after);
+  json.key("undecided").begin_array();
+  for (const UndecidedGradient& one : comparison.undecided) {
+    json.begin_object(true);
+    json.key("parameter").string_or_null(one.parameter);
+    json.key("elements").string_or_null(one.elements);
+    json.key("why").string(one.why);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("ownership").begin_array();
+  for (const auto& [name, ranks] : comparison.ownership) {
+    json.begin_object(true);
+    json.key("parameter").string(name);
+    json.key("ranks").number(ranks);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("calls").begin_array();
+  for (const CallDifference& one : comparison.calls) {
+    json.begin_object(true);
+    json.key("call").string_or_null(one.call);
+    json.key("op").string(one.op);
+    json.key("smallest_group").number(one.smallest_group);
+    json.key("largest_group").number(one.largest_group);
+    json.key("old_calls").number(one.calls_before);
+    json.key("new_calls").number(one.calls_after);
+    json.key("old_elements").number(one.elements_before);
+    json.key("new_elements").number(one.elements_after);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  json.finish();
+}
+
+}  // namespace lockstep
