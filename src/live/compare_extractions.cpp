@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <set>
+#include <tuple>
 
 #include "lockstep/extraction_comparison.h"
 #include "src/base/counted.h"
@@ -293,15 +295,24 @@ class Comparing {
 
   /// What of either is missing may be a difference.
   void gaps() {
-    for (const auto& [side, extraction] : {std::pair("old", &before_), std::pair("new", &after_)}) {
+    const std::vector<std::string> old_behind = ranks_left_behind(before_, before_.run.steps);
+    const std::vector<std::string> new_behind = ranks_left_behind(after_, after_.run.steps);
+    for (const auto& [side, extraction, behind, others] : {std::tuple("old", &before_, &old_behind, &new_behind),
+                                                           std::tuple("new", &after_, &new_behind, &old_behind)}) {
       for (const RunGap& gap : extraction->run.gaps) {
         if (gap.concerns(extraction->run.steps)) missing(side, gap.what);
       }
-      for (const std::string& sentence : ranks_left_behind(*extraction, extraction->run.steps)) missing(side, sentence);
+      for (const std::string& sentence : *behind) {
+        if (std::find(others->begin(), others->end(), sentence) == others->end())
+          missing(side, sentence);
+        else if (behind == &old_behind)
+          result_.notes.push_back("In both " + sentence);
+      }
     }
   }
 
-  void missing(const char* side, const std::string& sentence) {
+  void missing(const char* side, std::string sentence) {
+    if (sentence.ends_with('.')) sentence.pop_back();
     result_.undecided.push_back({"", "", fmt::format("of the {} one: {}", side, sentence)});
   }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/extraction_comparison.h"
-
 #include "lockstep/diagnostic.h"
+#include "lockstep/extraction_comparison.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -14,30 +13,40 @@ const std::string code_head = R"({
   "lockstep_extract": 1, "world": 2, "mesh": {"axes": ["dp"], "sizes": [2]}, "data_axes": ["dp"], "loss": "mean",
   "programs": [)";
 
-const std::string begin_of_program = R"({"event": "parameter", "id": 0, "name": "a", "shape": [4], "pieces": [{"range": [0, 4]}]},
+const std::string begin_of_program =
+    R"({"event": "parameter", "id": 0, "name": "a", "shape": [4], "pieces": [{"range": [0, 4]}]},
     {"event": "contribution", "step": 0, "micro_batch": 0, "parameter": 0, "piece": 0, "source": 0},)";
-const std::string end_of_program = R"({"event": "step", "step": 0, "micro_batches": 1, "tokens": [null]}, {"event": "end"})";
+const std::string end_of_program =
+    R"({"event": "step", "step": 0, "micro_batches": 1, "tokens": [null]}, {"event": "end"})";
 
 std::string program_of(const std::string& ranks, const std::string& events) {
-  return R"({"ranks": )" + ranks + R"(, "played": [0], "events": [)" + begin_of_program + events + end_of_program + "]}";
+  return R"({"ranks": )" + ranks + R"(, "played": )" + (ranks == "[[1, 2]]" ? "[1]" : "[0]") + R"(, "events": [)" +
+         begin_of_program + events + end_of_program + "]}";
 }
 
 std::string all_reduced(const std::string& factor, const std::string& line, const std::string& after = "1") {
   return R"({"event": "collective", "step": 0, "op": "all_reduce", "group": {"axes": ["dp"]}, "elements": 4,
-      "dtype": "float32", "reduce": "sum", "input": [[0, 4, [[")" + factor + R"(", 0, 0]]]],
-      "output": {"source": 1, "elements": 4}, "call": "train.py:)" + line + R"( in main"},
-    {"event": "result", "step": 0, "parameter": 0, "piece": 0, "content": [[0, 4, [[")" + after + R"(", 1, 0]]]]},)";
+      "dtype": "float32", "reduce": "sum", "input": [[0, 4, [[")" +
+         factor + R"(", 0, 0]]]],
+      "output": {"source": 1, "elements": 4}, "call": "train.py:)" +
+         line + R"( in main"},
+    {"event": "result", "step": 0, "parameter": 0, "piece": 0, "content": [[0, 4, [[")" +
+         after + R"(", 1, 0]]]]},)";
 }
 
 /// Each rank owns two elements.
 std::string scattered(int rank, const std::string& factor = "1/2") {
   const std::string first = std::to_string(2 * rank), end = std::to_string(2 * rank + 2);
-  return program_of("[[" + std::to_string(rank) + ", " + std::to_string(rank + 1) + "]]",
-                    R"({"event": "collective", "step": 0, "op": "reduce_scatter", "group": {"axes": ["dp"]}, "elements": 4,
-      "dtype": "float32", "reduce": "sum", "input": [[0, 4, [[")" + factor + R"(", 0, 0]]]],
+  return program_of(
+      "[[" + std::to_string(rank) + ", " + std::to_string(rank + 1) + "]]",
+      R"({"event": "collective", "step": 0, "op": "reduce_scatter", "group": {"axes": ["dp"]}, "elements": 4,
+      "dtype": "float32", "reduce": "sum", "input": [[0, 4, [[")" +
+          factor + R"(", 0, 0]]]],
       "output": {"source": 1, "elements": 2}, "call": "shard.py:5 in reduce"},
-    {"event": "result", "step": 0, "parameter": 0, "range": [)" + first + ", " + end +
-                        R"(], "content": [[0, 2, [["1", 1, 0]]]]},)");
+    {"event": "result", "step": 0, "parameter": 0, "range": [)" +
+          first + ", " + end + R"(], "content": [[0, 2, [["1", 1, 0]]]]},
+    {"event": "collective", "step": 0, "op": "all_gather", "group": {"axes": ["dp"]}, "elements": 2, "dtype": "float32",
+      "parameters": [0]},)");
 }
 
 std::string replicated(const std::string& factor, const std::string& line = "9", const std::string& after = "1") {
@@ -83,7 +92,7 @@ TEST_CASE("a sharded optimizer gets what a replicated one got, element by elemen
   const ExtractionComparison result = compared(replicated("1/2"), sharded);
   CHECK(result.verdict() == CodeVerdict::same);
   CHECK(result.ownership == std::vector<std::pair<std::string, int>>{{"a", 2}});
-  REQUIRE(result.calls.size() == 2);
+  REQUIRE(result.calls.size() == 3);
   CHECK(result.calls[0].calls_after == 0);
   CHECK(result.calls[1].calls_before == 0);
 
@@ -101,7 +110,8 @@ TEST_CASE("a sharded optimizer gets what a replicated one got, element by elemen
 TEST_CASE("elements that no optimizer gets any more are a difference") {
   const std::string whole = code_head + scattered(0) + ", " + scattered(1) + "]}";
   std::string one = scattered(1);
-  one.replace(one.find(R"({"event": "result")"), one.find(R"({"event": "step")") - one.find(R"({"event": "result")"), "");
+  one.replace(one.find(R"({"event": "result")"), one.find(R"({"event": "step")") - one.find(R"({"event": "result")"),
+              "");
   const ExtractionComparison result = compared(whole, code_head + scattered(0) + ", " + one + "]}");
   CHECK(result.verdict() == CodeVerdict::other);
   REQUIRE(result.gradients.size() == 1);
@@ -112,7 +122,8 @@ TEST_CASE("elements that no optimizer gets any more are a difference") {
 TEST_CASE("what is not known of either is not called the same") {
   std::string unknown = replicated("1/2");
   const std::string known = R"([[0, 4, [["1", 1, 0]]]]})";
-  unknown.replace(unknown.find(known), known.size(), R"([[0, 2, [["1", 1, 0]]], [2, 4, "a branch at train.py:7 in main"]]})");
+  unknown.replace(unknown.find(known), known.size(),
+                  R"([[0, 2, [["1", 1, 0]]], [2, 4, "a branch at train.py:7 in main"]]})");
   for (const auto& [before, after] : {std::pair(unknown, replicated("1/2")), std::pair(replicated("1/2"), unknown)}) {
     const ExtractionComparison result = compared(before, after);
     CHECK(result.verdict() == CodeVerdict::undecided);
@@ -126,7 +137,8 @@ TEST_CASE("what is not known of either is not called the same") {
 TEST_CASE("extractions of other meshes are not compared") {
   std::string other = replicated("1/2");
   other.replace(other.find("\"dp\"], \"sizes\""), 4, "\"cp\"");
-  for (std::size_t at = other.find("[\"dp\"]"); at != std::string::npos; at = other.find("[\"dp\"]")) other.replace(at, 6, "[\"cp\"]");
+  for (std::size_t at = other.find("[\"dp\"]"); at != std::string::npos; at = other.find("[\"dp\"]"))
+    other.replace(at, 6, "[\"cp\"]");
   const ExtractionComparison result = compared(replicated("1/2"), other);
   REQUIRE_FALSE(result.apart.empty());
   CHECK(result.apart.front() == "The old one is of dp 2 = 2 ranks, the new one of cp 2 = 2 ranks.");
@@ -143,4 +155,17 @@ TEST_CASE("a parameter of one side alone, or of another shape, is said") {
   std::string reshaped = replicated("1/2");
   reshaped.replace(reshaped.find("\"shape\": [4]"), 12, "\"shape\": [2, 2]");
   CHECK(compared(replicated("1/2"), reshaped).verdict() == CodeVerdict::undecided);
+}
+
+TEST_CASE("ranks whose weights nobody brings up to date in one alone are no match, and in both are said") {
+  std::string gathered = code_head + scattered(0) + ", " + scattered(1) + "]}", left = gathered;
+  for (std::size_t at = left.find("all_gather"); at != std::string::npos; at = left.find("all_gather"))
+    left.replace(at, 10, "all_reduce");
+  const ExtractionComparison result = compared(gathered, left);
+  CHECK(result.gradients.empty());
+  CHECK(result.verdict() == CodeVerdict::undecided);
+  const ExtractionComparison both = compared(left, left);
+  CHECK(both.verdict() == CodeVerdict::same);
+  REQUIRE(both.notes.size() == 1);
+  CHECK(both.notes.front().starts_with("In both the optimizer of ranks 0 and 1 gets only a part of a"));
 }
