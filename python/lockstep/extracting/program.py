@@ -205,6 +205,7 @@ class ProgramRun(Run):
         pass
 
     def before_step(self, optimizer):
+        self.session.look()
         super().before_step(optimizer)
         self.following.stepping = True
 
