@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parents[1] / "python"))
 from lockstep.extracting import cache as caching
 from lockstep.extracting.answers import Asked, Known, fingerprint
 from lockstep.extracting.cache import TICK, Cache
-from lockstep.extracting.watching import detail_of
+from lockstep.extracting.watching import detail_of, is_of_the_caller
 
 needs_torch = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
 SETTINGS = {"world": 2, "script": "train.py", "arguments": []}
@@ -53,11 +53,12 @@ def test_it_is_not_taken_where_what_the_rank_has_looked_at_is_something_else(tmp
     os.utime(place / "sized", ns=(5, 5))
     (place / "link").symlink_to("one")
     there = {str(place / "no.txt"): False, str(place / "script.py"): 0o100000}
+    monkeypatch.delenv("TERM", raising=False)
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
     inputs = watched(read=[str(place / "script.py")], mapped=[str(place / "script.py")], listed=[str(place / "listed")], folders=[str(place)], there=there,
-                     variables={"TERM": None}, written=[str(place / "own.txt")], scanned=[str(place / "scanned")], links={str(place / "link"): "one"},
+                     variables={"TERM": None, "": sorted(name for name in os.environ if is_of_the_caller(name))}, written=[str(place / "own.txt")], scanned=[str(place / "scanned")], links={str(place / "link"): "one"},
                      details={str(place / "sized"): detail_of(os.stat(place / "sized"))}, accessible={"%d %s" % (os.X_OK, place / "sized"): False})
     (place / "own.txt").write_text("left")
-    monkeypatch.delenv("TERM", raising=False)
     opened(tmp_path / "cache").keep(0, 0, {}, {}, inputs)
 
     def found():
@@ -76,7 +77,8 @@ def test_it_is_not_taken_where_what_the_rank_has_looked_at_is_something_else(tmp
                         lambda: (place / "scanned" / "is").unlink() or (place / "scanned" / "is").mkdir()),
                        (lambda: os.utime(place / "sized", ns=(6, 6)), lambda: os.utime(place / "sized", ns=(5, 5))),
                        (lambda: (place / "link").unlink() or (place / "link").symlink_to("two"), lambda: (place / "link").unlink() or (place / "link").symlink_to("one")),
-                       (lambda: monkeypatch.setenv("TERM", "x"), lambda: monkeypatch.delenv("TERM"))):
+                       (lambda: monkeypatch.setenv("TERM", "x"), lambda: monkeypatch.delenv("TERM")),
+                       (lambda: monkeypatch.setenv("CI_NEW", "x"), lambda: monkeypatch.delenv("CI_NEW"))):
         opened(tmp_path / "again").keep(0, 0, {}, {}, inputs)
         assert opened(tmp_path / "again").find(0, 0, NOTHING) is not None
         make()
@@ -232,6 +234,10 @@ def test_a_watch_sees_what_a_script_looks_at(tmp_path):
     assert found["accessible"] == {"%d %s" % (os.X_OK, tmp_path / "sized.txt"): False} and found["scanned"] == [str(tmp_path / "listed")]
     assert found["there"][str(tmp_path / "no.txt")] is False and found["variables"] == {"SSH_TTY": "mine"} and found["why"] is None
     assert json.__file__ in found["read"] and any("libc" in path for path in found["mapped"]) and str(tmp_path) in found["folders"]
+    text = WATCHED.replace('os.environ.get("SSH_TTY")', 'os.environ["TERM"] = "own"; dict(os.environ)')
+    done = subprocess.run([sys.executable, "-c", text, str(HERE.parents[1] / "python")], cwd=tmp_path, capture_output=True, text=True, check=True,
+                          env={"PATH": os.environ["PATH"], "SSH_TTY": "mine"})
+    assert json.loads(done.stdout)[0]["variables"] == {"SSH_TTY": "mine", "": ["SSH_TTY"], "TERM": None}
     for line, why in (("subprocess.run(['ls'], stdout=subprocess.DEVNULL)", "it starts a program (ls)"),
                       ("os.system('uname; ls')", "it starts a program"),
                       ("open('own.c', 'w').close(); subprocess.run(['gcc', '-c', 'own.c'], stderr=subprocess.DEVNULL)", "it starts a program (gcc -c own.c)"),

@@ -81,6 +81,7 @@ class Watch:
         self.renew()
         self.forget()
         self.written, self.variables = set(), {}
+        self.caller_has = {name: value for name, value in os.environ.items() if is_of_the_caller(name)}
         self.why = None  # it cannot be looked at again
         self.busy, self.process, self.path = False, os.getpid(), None  # busy: what is looked at is ours
         self.actions = {"open": self.open, "os.listdir": self.list, "os.scandir": self.scan, "os.mkdir": self.make_folder, "os.rename": self.rename,
@@ -273,16 +274,13 @@ class Watch:
             self.links.setdefault(path, None if result is None else os.fsdecode(result))
 
     def variable(self, name):
-        self.variables[name] = dict.get(os.environ._data, os.environ.encodekey(name))
-        if self.variables[name] is not None:
-            self.variables[name] = os.fsdecode(self.variables[name])
+        """As it was before the script may have changed it."""
+        self.variables[name] = self.caller_has.get(name)
 
     def all_variables(self):
         """Their names as well."""
-        names = sorted(name for name in map(os.fsdecode, os.environ._data) if is_of_the_caller(name))
-        for name in names:
-            self.variable(name)
-        self.variables[""] = names
+        self.variables.update(self.caller_has)
+        self.variables[""] = sorted(self.caller_has)
 
     def start(self, words):
         if not words:
