@@ -100,7 +100,8 @@ class Verifier {
       result_.played = live::played_ranks(*extraction_);
       if (std::string note = live::not_played_words(*extraction_); !note.empty())
         result_.notes.push_back(std::move(note));
-      result_.notes.insert(result_.notes.end(), extraction_->placements.begin(), extraction_->placements.end());
+      for (const std::string& sentence : extraction_->placements)
+        result_.notes.push_back(fmt::format("the file says: {}", sentence));
     }
     if (options_.loss && header.loss && *options_.loss != *header.loss)
       result_.notes.push_back(fmt::format("the run says that its loss is {}, and is compared with {}.",
