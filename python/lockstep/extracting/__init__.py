@@ -4,6 +4,8 @@ other ranks bring to its collectives, to what its optimizer reads (docs/extract.
 
 contents.py    what tensors hold: exact sums of fractions times elements of sources
 rules.py       what an operation makes of that
+squares.py     and of norms of gradients
+norms.py       those by which gradients are clipped, in a rank's program
 following.py   the dispatch mode that applies the rules to everything that runs
 peers.py       the process group in which all other ranks are played
 session.py     what comes out of its collectives

@@ -119,8 +119,9 @@ class Session:
                 event["input"] = self.written(inputs, contents)
                 if reduce == "premul_sum" and "factor" not in more:
                     event["input"] = [[0, event["elements"], "a factor that is no one number, at %s" % self.place()]]
-            unknown = None if carries else next((memory.reasons[int(one.marks[one.marks > KNOWN][0])] for one in contents if one is not None), None)
+            unknown = None if carries else next((str(memory.reasons[int(one.marks[one.marks > KNOWN][0])]) for one in contents if one is not None), None)
             own = self.put_in(op, inputs, unknown) if not carries else None  # before it is written over
+            squares = following.rules.squares.sum_of(op, reduce, inputs) if unknown is not None else None
             for tensor in outputs:
                 self.flights.write(tensor)
                 memory.put(tensor, None)
@@ -140,7 +141,10 @@ class Session:
                 if self.are_told(op, inputs):
                     self.numbers[call] = event["group"], op, None, own
                 self.change(call, op, event["group"], outputs)
-                self.forget(outputs, unknown)
+                if squares is not None:
+                    event.update(input=squares, output={"source": following.rules.squares.brought(outputs[0], op, squares), "elements": count_of(outputs)})
+                else:
+                    self.forget(outputs, unknown)
             elif len(event["group"]) > 1:
                 self.exchange(call, op, event["group"], own, inputs, outputs, reduce, speaker, taped)
             if op == "reduce" and more["root"] != self.rank:  # gloo leaves sums of some ranks there, and NCCL what was there
@@ -148,7 +152,7 @@ class Session:
             event["call"] = self.sites.innermost()
             few = 0 < count_of(outputs or inputs) <= MOST_TOLD  # which may be coefficients
             if event["async"] and (carries or few):
-                work = self.in_flight(group, op, call, inputs, outputs, event["input"] if carries else None)
+                work = self.in_flight(group, op, call, inputs, outputs, event.get("input"))
             elif op == "barrier" and event["async"]:
                 work = Waiting(outputs, lambda: self.at_barrier(group))
             else:
