@@ -2,12 +2,15 @@
 """The events of a rank's program about the norms by which gradients are clipped (squares.py)."""
 
 import bisect
+import sys
 
 from lockstep.adapters.plain import Plain
 from lockstep.carrying import memory_of
 from lockstep.extracting.contents import KNOWN
 from lockstep.extracting.squares import content_of
 from lockstep.parameters import local_of
+
+CLIPPING = "torch/nn/utils/clip_grad.py"
 
 
 def key_of(tensor):
@@ -76,6 +79,15 @@ class Norms:
         content = self.following.memory.of(tensor)
         return None if content is None else self.following.memory.segments(content)
 
+    def call(self):
+        """Who calls torch's clipping."""
+        sites, frame, last = self.run.session.sites, sys._getframe(1), None
+        while frame is not None:
+            if sites.path(frame.f_code.co_filename) == CLIPPING:
+                last = frame.f_back
+            frame = frame.f_back
+        return sites.innermost(last)
+
     def clipped(self, tensors, norm):
         """Gradients are multiplied by what is made of a norm."""
         if not self.clips or not self.is_looked_at():
@@ -89,7 +101,7 @@ class Norms:
             of_this_rank = self.squares.sources_under(norm) & self.squared.keys()
             if any(self.segments(tensor) != before for tensor, before in map(self.squared.get, of_this_rank)):
                 content = [[0, 1, "a gradient was changed between its norm and the clipping"]]
-            self.run.pending.append(("norm", {"step": self.run.step, "parameters": own, "content": content, "call": self.run.session.sites.innermost()},
+            self.run.pending.append(("norm", {"step": self.run.step, "parameters": own, "content": content, "call": self.call()},
                                      None, None, None))
         for number in numbers - set(own or ()):
             bisect.insort(own, number)
