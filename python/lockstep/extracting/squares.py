@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import torch
 
-from lockstep.extracting.contents import KNOWN, Content, fraction_of
+from lockstep.extracting.contents import FOREIGN, KNOWN, Content, fraction_of
 
 MOST = 1 << 16  # elements of a tensor of norms
 NORMS = {"linalg_vector_norm", "norm", "_foreach_norm"}
@@ -88,9 +88,9 @@ class Squares:
         return found[0] if found is not None and len(found) == 1 else None
 
     def put(self, name, shape, made):
-        """A content of this shape of these, one after another; zeros where there is None."""
+        """A content of this shape of these, one after another; nothing of ours, which is zero there, where there is None."""
         self.are_there = True
-        marks = [self.memory.reasons.number(one) if one is not None else KNOWN for one in made]
+        marks = [self.memory.reasons.number(one) if one is not None else FOREIGN for one in made]
         return Content(torch.tensor(marks, dtype=torch.int64).reshape(shape), [])
 
     def holds_any(self, tensors):
