@@ -102,7 +102,7 @@ struct VerifyFinding {
   std::vector<int> parameters;  ///< ascending
   std::vector<int> ranks;       ///< ascending
   std::vector<int> steps;       ///< ascending
-  std::size_t pieces = 0;       ///< of all its parameters, in all its steps; 0: it is about the reference
+  std::size_t pieces = 0;       ///< of all its parameters, in all its steps; 0: it is about the reference, or a norm
   std::size_t first = 0;        ///< index into VerifyResult::pieces
 };
 

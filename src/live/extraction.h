@@ -41,6 +41,21 @@ struct ExtractedResult {
   int line = 0;
 };
 
+/// The sum of the squares of all that the rank's optimizer reads of a parameter in a step: a source of one element.
+struct ExtractedSquare {
+  int source = 0, step = 0;
+  int parameter = 0;  ///< the run's number
+};
+
+/// The norm by which a rank clips gradients.
+struct ExtractedNorm {
+  int step = 0;
+  int content = 0;              ///< index into RankProgram::results: its square
+  std::vector<int> parameters;  ///< that are clipped by it
+  std::string call;
+  int line = 0;
+};
+
 /// What an extraction says of a program beside the linear function.
 struct ExtractedProgram {
   std::vector<int> ranks, played;  ///< ascending
@@ -49,7 +64,10 @@ struct ExtractedProgram {
   const std::vector<int>& ranks_of(const ExtractedResult& result) const {
     return result.ranks.empty() ? ranks : result.ranks;
   }
-  std::vector<int> contribution_of;       ///< by source; -1: what a call brings
+  std::vector<int> contribution_of;  ///< by source; -1: what a call brings, or squares
+  std::vector<ExtractedSquare> squares;
+  std::vector<int> square_of;             ///< by source; -1: no squares
+  std::vector<ExtractedNorm> norms;       ///< in the order of the rank
   std::vector<CapturedCollective> calls;  ///< as RankProgram::calls; their groups are not filled in
 };
 

@@ -45,6 +45,7 @@ class ExtractionJudge::Judging {
       if (!region.begin) is_simple_[at(region.parameter)] = 0;
     }
     for (const ExtractedProgram& details : extraction.details) {
+      has_squares_ = has_squares_ || !details.squares.empty();
       for (const ExtractedResult& one : details.results)
         results_[at(extraction.regions[at(one.region)].parameter)].emplace_back(&details, &one);
     }
@@ -69,6 +70,7 @@ class ExtractionJudge::Judging {
   }
 
   const std::vector<std::vector<std::string>>& pieces() const { return pieces_; }
+  NormFindings norms(int step) { return judge_norms(extraction_, forms_, overlaps_, step); }
   CollectiveOrder collectives() const { return order_of_calls(extraction_, meetings_); }
 
  private:
@@ -137,10 +139,22 @@ class ExtractionJudge::Judging {
         add(stretch.begin, stretch.end, unknown(result, forms_.reason_of(stretch.form)));
         continue;
       }
+      if (has_squares_ && !is_of_contributions(stretch.form)) {
+        add(stretch.begin, stretch.end, unknown(result, "sums of squares are added to gradients"));
+        continue;
+      }
       for (const auto& [part, groups] : cut(result, {stretch.begin, stretch.end}))
         add(part.begin, part.end, judgement(result, stretch, part, groups));
     }
     return all;
+  }
+
+  bool is_of_contributions(int form) const {
+    const std::vector<symbolic::ComposedTerm> terms = forms_.terms_of(form);
+    return std::all_of(terms.begin(), terms.end(), [&](const symbolic::ComposedTerm& term) {
+      return extraction_.details[at(extraction_.programs.program_of[at(term.rank)])].contribution_of[at(term.source)] >=
+             0;
+    });
   }
 
   /// Whether what a step contributes to a parameter may belong to what its optimizer gets now: since then it has not
@@ -342,6 +356,7 @@ class ExtractionJudge::Judging {
   std::deque<Judgement> judgements_;
   std::map<std::tuple<int, int, int, std::int64_t, int, std::int64_t, std::vector<int>>, int> judgement_numbers_;
   std::map<std::tuple<int, int, std::string>, int> unknown_;  // by step, parameter and reason
+  bool has_squares_ = false;
   int step_ = 0;
 };
 
@@ -356,6 +371,8 @@ std::vector<PieceFinding> ExtractionJudge::judge(int step, const std::vector<cha
 }
 
 const std::vector<std::vector<std::string>>& ExtractionJudge::pieces() const { return judging_->pieces(); }
+
+NormFindings ExtractionJudge::norms(int step) { return judging_->norms(step); }
 
 CollectiveOrder ExtractionJudge::collectives() const { return judging_->collectives(); }
 

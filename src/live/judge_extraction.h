@@ -8,6 +8,7 @@
 
 #include "src/live/collective_order.h"
 #include "src/live/extraction_columns.h"
+#include "src/live/extraction_norms.h"
 
 namespace lockstep::live {
 
@@ -24,6 +25,8 @@ class ExtractionJudge {
   std::vector<PieceFinding> judge(int step, const std::vector<char>& chosen);
   /// By parameter: elements of it that were told, in words.
   const std::vector<std::vector<std::string>>& pieces() const;
+  /// Of the norms by which gradients are clipped in an optimizer step.
+  NormFindings norms(int step);
   /// Calls that do not meet, and ranks that wait for ever.
   CollectiveOrder collectives() const;
 

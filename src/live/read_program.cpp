@@ -89,6 +89,8 @@ void ProgramReader::event(const Json& json, int line, Diagnostics& mistakes) {
   if (kind == "contribution") return contribution(event, line);
   if (kind == "collective") return collective(event, line);
   if (kind == "result") return result(event, line);
+  if (kind == "square") return square(event);
+  if (kind == "norm") return norm(event, line);
   if (kind == "step") return step(event);
   if (kind == "gap") return gap(event);
   if (kind == "end") ended_ = true;
@@ -185,8 +187,9 @@ int ProgramReader::define(const Event& event, const Json& number, int call, std:
   const auto next = static_cast<std::int64_t>(program_.sources.size());
   if (whole_number_of(number) != next)
     event.mistake(number, fmt::format("expected source {}, the next one, found {}", next, number.describe()));
-  program_.sources.push_back({call, elements});
-  details_.contribution_of.push_back(call < 0 ? static_cast<int>(details_.contributions.size()) : -1);
+  program_.sources.push_back({std::max(call, -1), elements});
+  details_.contribution_of.push_back(call == contributes ? static_cast<int>(details_.contributions.size()) : -1);
+  details_.square_of.push_back(-1);
   return static_cast<int>(next);
 }
 
@@ -204,7 +207,7 @@ void ProgramReader::contribution(const Event& event, int line) {
   one.elements = part->elements;
   one.partial = read_partial(event, header_.axes);
   one.line = line;
-  one.source = define(event, *source, -1, part->elements);
+  one.source = define(event, *source, contributes, part->elements);
   details_.contributions.push_back(one);
   RankStep& of_step = steps_[step];
   of_step.micro_batches = std::max(of_step.micro_batches, micro_batch + 1);

@@ -75,6 +75,8 @@ class ProgramReader {
   void contribution(const Event& event, int line);
   void collective(const Event& event, int line);
   void result(const Event& event, int line);
+  void square(const Event& event);
+  void norm(const Event& event, int line);
   void step(const Event& event);
   void gap(const Event& event);
   std::optional<Part> part(const Event& event) const;
@@ -84,6 +86,8 @@ class ProgramReader {
   std::vector<std::vector<int>> ranks_by_piece(const Event& event, std::size_t pieces) const;
   void add_result(const Event& event, const Part& part, std::vector<int> ranks, int content, int line);
   std::vector<int> declared(const Event& event, std::string_view key) const;
+  static constexpr int contributes = -1, calls_nothing = -2;
+  /// A source: what that call brings, a contribution, or neither.
   int define(const Event& event, const Json& number, int call, std::int64_t elements);
   symbolic::ProgramContent content(const Event& event, const Json& list, std::int64_t elements) const;
   std::vector<symbolic::SourceTerm> terms(const Event& event, const Json& list, std::int64_t count) const;

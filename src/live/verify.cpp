@@ -100,7 +100,8 @@ class Verifier {
       result_.played = live::played_ranks(*extraction_);
       if (std::string note = live::not_played_words(*extraction_); !note.empty())
         result_.notes.push_back(std::move(note));
-      result_.notes.insert(result_.notes.end(), extraction_->placements.begin(), extraction_->placements.end());
+      for (const std::string& sentence : extraction_->placements)
+        result_.notes.push_back(fmt::format("the file says: {}", sentence));
     }
     if (options_.loss && header.loss && *options_.loss != *header.loss)
       result_.notes.push_back(fmt::format("the run says that its loss is {}, and is compared with {}.",
@@ -189,6 +190,9 @@ class Verifier {
     if (judge_) {
       for (std::vector<PieceFinding> all = judge_->judge(step, chosen_); PieceFinding & one : all)
         judged_.push_back(std::move(one));
+      live::NormFindings norms = judge_->norms(step);
+      for (VerifyFinding& one : norms.wrong) result_.findings.push_back(std::move(one));
+      for (std::string& note : norms.notes) norm_notes_.insert(std::move(note));
       tell_unknown(step);
       return;
     }
@@ -291,6 +295,7 @@ class Verifier {
           fmt::format("ranks hold other bits of {}, each right within rounding: replicas drift apart.",
                       rounded_differently_.size() == 1 ? result_.parameters[at(*rounded_differently_.begin())].name
                                                        : counted(rounded_differently_.size(), "parameter")));
+    result_.notes.insert(result_.notes.end(), norm_notes_.begin(), norm_notes_.end());
     live::CollectiveOrder order = judge_ ? judge_->collectives() : live::compare_collectives(run_);
     result_.collectives = std::move(order.wrong);
     result_.notes.insert(result_.notes.end(), order.suspicious.begin(), order.suspicious.end());
@@ -340,6 +345,7 @@ class Verifier {
   std::map<int, live::Expected> expected_;
   std::vector<PieceFinding> judged_;
   std::set<int> rounded_differently_;
+  std::set<std::string> norm_notes_;  // of all steps
   VerifyResult result_;
 };
 

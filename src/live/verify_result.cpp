@@ -57,7 +57,9 @@ std::size_t VerifiedReference::count(PieceVerdict contributions) const {
 
 VerifiedPiece::Verdict VerifyResult::verdict() const {
   const auto any = [&](PieceVerdict verdict) {
-    return count(verdict) > 0 || (reference && reference->count(verdict) > 0);
+    return count(verdict) > 0 || (reference && reference->count(verdict) > 0) ||
+           std::any_of(findings.begin(), findings.end(),
+                       [&](const VerifyFinding& one) { return one.verdict == verdict; });
   };
   if (any(PieceVerdict::wrong) || !collectives.empty()) return PieceVerdict::wrong;
   return any(PieceVerdict::undecided) || !gaps.empty() || pieces.empty() ? PieceVerdict::undecided

@@ -54,6 +54,17 @@ class Program:
     def result(self, name, content, step=0, piece=0, **more):
         return self.add("result", step=step, parameter=self.parameters[name][0], piece=piece, content=content, **more)
 
+    def square(self, name, step=0):
+        """Returns its source."""
+        source = self.source()
+        self.add("square", step=step, parameter=self.parameters[name][0], source=source, elements=1)
+        return source
+
+    def norm(self, *terms, names=None, step=0, call="train.py:20 in main"):
+        """Its square, a sum of terms, [coefficient, source, offset]."""
+        numbers = [number for name, (number, _) in self.parameters.items() if names is None or name in names]
+        return self.add("norm", step=step, parameters=numbers, content=[[0, 1, list(terms)]], call=call)
+
     def step(self, step=0, micro_batches=1, tokens=None, **more):
         return self.add("step", step=step, micro_batches=micro_batches, tokens=tokens or [None] * micro_batches, **more)
 

@@ -60,7 +60,8 @@ def test_ranks_that_were_not_played_are_named(run, tmp_path):
 
 def test_who_says_what_ranks_yield_is_a_note(run, tmp_path):
     said = "ranks along tp yield shares of one of 2 parameters, as the gradients that played ranks yield say."
-    assert checked(run, tmp_path, ddp((0, 2)), status=0, placements=[said])["notes"] == [said]
+    assert checked(run, tmp_path, ddp((0, 2)), status=0, placements=[said])["notes"] == ["the file says: " + said]
+    assert "\n  the file says: %s\n" % said in run("check", "step.json").stdout
     extraction.write(tmp_path / "step.json", ddp((0, 2)), placements=[3])
     assert "expected a list of strings, found the number 3 [/placements/0]" in run("check", "step.json").stdout
 

@@ -17,6 +17,7 @@ sys.path.insert(0, str(HERE.parents[1] / "python"))
 from lockstep.extracting import cache as caching
 from lockstep.extracting.answers import Asked, Known, fingerprint
 from lockstep.extracting.cache import TICK, Cache
+from lockstep.extracting.watching import detail_of, is_of_the_caller
 
 needs_torch = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
 SETTINGS = {"world": 2, "script": "train.py", "arguments": []}
@@ -25,7 +26,8 @@ SAID = "lockstep extract: 2 of 2 ranks were taken from the cache\n"
 
 
 def watched(**own):
-    return dict({"read": [], "written": [], "listed": [], "there": {}, "variables": {}, "why": None, "folders": [], "mapped": []}, **own)
+    return dict({"read": [], "absent": [], "written": [], "listed": [], "scanned": [], "there": {}, "details": {}, "accessible": {}, "links": {}, "variables": {},
+                 "why": None, "folders": [], "mapped": []}, **own)
 
 
 def opened(folder, **settings):
@@ -46,11 +48,17 @@ def test_it_is_not_taken_where_what_the_rank_has_looked_at_is_something_else(tmp
     place = tmp_path / "place"
     (place / "listed").mkdir(parents=True)
     (place / "script.py").write_text("one")
-    there = {str(place / "no.txt"): False, str(place / "script.py"): True}
-    inputs = watched(read=[str(place / "script.py")], mapped=[str(place / "script.py")], listed=[str(place / "listed")], folders=[str(place)], there=there,
-                     variables={"TERM": None}, written=[str(place / "own.txt")])
-    (place / "own.txt").write_text("left")
+    (place / "scanned" / "is").mkdir(parents=True)
+    (place / "sized").write_text("12")
+    os.utime(place / "sized", ns=(5, 5))
+    (place / "link").symlink_to("one")
+    there = {str(place / "no.txt"): False, str(place / "script.py"): 0o100000}
     monkeypatch.delenv("TERM", raising=False)
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    inputs = watched(read=[str(place / "script.py")], mapped=[str(place / "script.py")], listed=[str(place / "listed")], folders=[str(place)], there=there,
+                     variables={"TERM": None, "": sorted(name for name in os.environ if is_of_the_caller(name))}, written=[str(place / "own.txt")], scanned=[str(place / "scanned")], links={str(place / "link"): "one"},
+                     details={str(place / "sized"): detail_of(os.stat(place / "sized"))}, accessible={"%d %s" % (os.X_OK, place / "sized"): False})
+    (place / "own.txt").write_text("left")
     opened(tmp_path / "cache").keep(0, 0, {}, {}, inputs)
 
     def found():
@@ -65,13 +73,41 @@ def test_it_is_not_taken_where_what_the_rank_has_looked_at_is_something_else(tmp
                        (lambda: (place / "numpy.py").write_text(""), lambda: (place / "numpy.py").unlink()),
                        (lambda: (place / "no.txt").write_text(""), lambda: (place / "no.txt").unlink()),
                        (lambda: (place / "own.txt").write_text("other"), lambda: (place / "own.txt").write_text("left")),
-                       (lambda: monkeypatch.setenv("TERM", "x"), lambda: monkeypatch.delenv("TERM"))):
+                       (lambda: (place / "scanned" / "is").rmdir() or (place / "scanned" / "is").write_text(""),
+                        lambda: (place / "scanned" / "is").unlink() or (place / "scanned" / "is").mkdir()),
+                       (lambda: os.utime(place / "sized", ns=(6, 6)), lambda: os.utime(place / "sized", ns=(5, 5))),
+                       (lambda: (place / "link").unlink() or (place / "link").symlink_to("two"), lambda: (place / "link").unlink() or (place / "link").symlink_to("one")),
+                       (lambda: monkeypatch.setenv("TERM", "x"), lambda: monkeypatch.delenv("TERM")),
+                       (lambda: monkeypatch.setenv("CI_NEW", "x"), lambda: monkeypatch.delenv("CI_NEW"))):
         opened(tmp_path / "again").keep(0, 0, {}, {}, inputs)
         assert opened(tmp_path / "again").find(0, 0, NOTHING) is not None
         make()
         assert opened(tmp_path / "again").find(0, 0, NOTHING) is None
         undo()
         assert opened(tmp_path / "again").find(0, 0, NOTHING) is not None
+
+
+def test_another_machine_has_entries_of_its_own(tmp_path, monkeypatch):
+    opened(tmp_path).keep(0, 0, {}, {}, watched())
+    assert opened(tmp_path).find(0, 0, NOTHING) is not None
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(1000))  # as a script that asks sees it
+    assert opened(tmp_path).find(0, 0, NOTHING) is None
+    monkeypatch.undo()
+    one = caching.machine()
+    assert one == caching.machine() and one[-1]["model name" if "model name" in one[-1] else "CPU part"]
+    monkeypatch.setattr(caching, "machine", lambda: [*one[:-1], {"flags": ["sse"]}])
+    assert opened(tmp_path).find(0, 0, NOTHING) is None
+
+
+def test_what_was_there_when_it_was_read_and_is_no_more_is_not_taken_for_what_never_was(tmp_path):
+    gone = str(tmp_path / "gone.txt")
+    cache = opened(tmp_path / "cache")
+    cache.keep(0, 0, {}, {}, watched(read=[gone]))
+    assert cache.why == {0: "%s was removed meanwhile" % gone} and cache.find(0, 0, NOTHING) is None
+    cache.keep(1, 0, {}, {}, watched(read=[gone], absent=[gone], there={gone: False}))
+    assert cache.find(1, 0, NOTHING) is not None
+    (tmp_path / "gone.txt").write_text("")
+    assert opened(tmp_path / "cache").find(1, 0, NOTHING) is None
 
 
 def test_variables_count_but_for_those_of_the_caller(tmp_path, monkeypatch):
@@ -147,7 +183,8 @@ def test_a_folder_that_cannot_be_written_to_is_no_error(tmp_path):
 
 
 WATCHED = """
-import json, os, socket, subprocess, sys
+import json, os, socket, subprocess, sys, threading
+sys.setswitchinterval(1e-6)
 sys.path.insert(0, sys.argv[1])
 from lockstep.extracting.watching import Watch
 watch = Watch()
@@ -163,6 +200,14 @@ if os.fork() == 0:
 os.wait()
 os.listdir("listed")
 os.path.exists("no.txt")
+os.stat("sized.txt")
+os.access("sized.txt", os.X_OK)
+[entry.is_dir() for entry in os.scandir("listed")]
+os.makedirs("listed", exist_ok=True)
+open("listed/read.txt").read()
+threads = [threading.Thread(target=lambda own=own: [open("%d-%d" % (own, n), "rb").close() for n in range(50)]) for own in range(8)]
+for one in threads: one.start()
+for one in threads: one.join()
 os.environ.get("SSH_TTY")
 os.environ.get("PATH")
 subprocess.run(["uname"], stdout=subprocess.DEVNULL)
@@ -174,18 +219,38 @@ def test_a_watch_sees_what_a_script_looks_at(tmp_path):
     for name in ("read.txt", "forked.txt"):
         (tmp_path / name).write_text("")
     (tmp_path / "listed").mkdir()
+    (tmp_path / "listed" / "read.txt").write_text("")
+    (tmp_path / "sized.txt").write_text("12")
+    of_threads = {"%d-%d" % (own, number) for own in range(8) for number in range(50)}
+    for name in of_threads:
+        (tmp_path / name).write_text("")
     done = subprocess.run([sys.executable, "-c", WATCHED, str(HERE.parents[1] / "python")], cwd=tmp_path, capture_output=True, text=True, check=True,
                           env=dict(clean_environment(), SSH_TTY="mine"))
     found, is_supported = json.loads(done.stdout)
     assert {str(tmp_path / name) for name in ("read.txt", "forked.txt")} <= set(found["read"]) and str(tmp_path / "own.txt") not in found["read"]
     assert str(tmp_path / "own.txt") in found["written"] and found["listed"] == [str(tmp_path / "listed")] and is_supported
+    assert {str(tmp_path / name) for name in of_threads} <= set(found["read"]) and str(tmp_path / "listed" / "read.txt") in found["read"]
+    assert found["details"][str(tmp_path / "sized.txt")] == detail_of(os.stat(tmp_path / "sized.txt"))
+    assert found["accessible"] == {"%d %s" % (os.X_OK, tmp_path / "sized.txt"): False} and found["scanned"] == [str(tmp_path / "listed")]
     assert found["there"][str(tmp_path / "no.txt")] is False and found["variables"] == {"SSH_TTY": "mine"} and found["why"] is None
     assert json.__file__ in found["read"] and any("libc" in path for path in found["mapped"]) and str(tmp_path) in found["folders"]
+    text = WATCHED.replace('os.environ.get("SSH_TTY")', 'os.environ["TERM"] = "own"; dict(os.environ)')
+    done = subprocess.run([sys.executable, "-c", text, str(HERE.parents[1] / "python")], cwd=tmp_path, capture_output=True, text=True, check=True,
+                          env={"PATH": os.environ["PATH"], "SSH_TTY": "mine"})
+    assert json.loads(done.stdout)[0]["variables"] == {"SSH_TTY": "mine", "": ["SSH_TTY"], "TERM": None}
     for line, why in (("subprocess.run(['ls'], stdout=subprocess.DEVNULL)", "it starts a program (ls)"),
+                      ("os.system('uname; ls')", "it starts a program"),
+                      ("open('own.c', 'w').close(); subprocess.run(['gcc', '-c', 'own.c'], stderr=subprocess.DEVNULL)", "it starts a program (gcc -c own.c)"),
+                      ("subprocess.run(['gcc', '-Wl,-t', '-o', '/dev/null', '-lm'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)", None),
+                      ("os.remove('read.txt'); open('read.txt', 'w').close()", "it removes %s, which was there before" % (tmp_path / "read.txt")),
+                      ("os.remove('own.txt')", None), ("open('read.txt', 'a').close()", "it writes to %s, which it reads" % (tmp_path / "read.txt")),
+                      ("try: open('late.txt')\nexcept OSError: pass\nif not os.path.exists('late.txt'): os.system('uname > late.txt')\nopen('late.txt')",
+                       "it starts a program"),
+                      ("import sqlite3; sqlite3.connect('own.db')", "it opens the database own.db"),
                       ("try: socket.create_connection(('127.0.0.1', 1))\nexcept OSError: pass", "it connects to 127.0.0.1")):
         text = WATCHED.replace("os.wait()", line)
         done = subprocess.run([sys.executable, "-c", text, str(HERE.parents[1] / "python")], cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert json.loads(done.stdout)[0]["why"] == why
+        assert json.loads(done.stdout.splitlines()[-1])[0]["why"] == why, line
 
 
 def extracted(tmp_path, *arguments, **settings):

@@ -17,7 +17,7 @@ from torch_ranks import HERE, nightly_but, torch_python
 sys.path.insert(0, str(HERE.parents[1] / "python"))
 
 from lockstep.extracting.merging import Mesh
-from lockstep.extracting.placements import Conflict, Placements, pattern, same
+from lockstep.extracting.placements import Conflict, Placements, Shared, pattern, same
 
 MESH = {"axes": ["pp", "dp", "tp"], "sizes": [2, 1, 2], "ranks": [0, 1, 2, 3]}
 A, B, ZEROS = ["a", [1.0, 2.0]], ["b", [2.0, -1.0]], ["0", None]
@@ -56,7 +56,44 @@ def told(ranks):
 def test_equal_gradients_are_one_and_different_ones_are_shares():
     said, unsaid, head = told({0: left({0: [A, B]}), 1: left({0: [A, B]}), 2: left({1: [A, ZEROS]}), 3: left({1: [B, ZEROS]})})
     assert said == ["whole", "shares"] and unsaid == []
-    assert head == ["ranks along tp yield one gradient of 1 parameter and shares of one of 1 parameter, as the gradients that played ranks yield say."]
+    assert head == ["of parameters of which neither DTensors nor the framework say it, ranks along tp yield one gradient of 1 parameter (layers.*.norm), as the"
+                    " gradients that played ranks yield say; shares of one of 1 parameter (layers.*.norm), as the gradients that played ranks yield say."]
+
+
+def test_the_head_says_who_has_said_what_of_which_parameters():
+    placements = Placements()
+    for number in range(6):
+        placements.used["tp", "whole", "the gradients of ranks %d and %d" % (number, number + 1)] = {"layers.%d.norm" % number}
+    placements.used["tp", "whole", "run"] = {"kind%s.norm" % number for number in "abcdef"}
+    placements.used["ep", "shares", "run"] = {"router"}
+    assert placements.head()["placements"] == [
+        "of parameters of which neither DTensors nor the framework say it, ranks along ep yield shares of one of 1 parameter (router), as run says.",
+        "of parameters of which neither DTensors nor the framework say it, ranks along tp yield one gradient of 6 parameters (kinda.norm, kindb.norm, kindc.norm,"
+        " kindd.norm and 2 more patterns of names), as run says; one gradient of 6 parameters (layers.*.norm), as the gradients that played ranks yield say."]
+
+
+class Counting(list):
+    """Events that count how often they are walked."""
+
+    walks = 0
+
+    def __iter__(self):
+        Counting.walks += 1
+        return super().__iter__()
+
+
+def test_the_events_of_a_program_are_walked_as_often_for_many_parameters_as_for_few(monkeypatch):
+    monkeypatch.setattr(Counting, "walks", 0)
+    walks = []
+    for count in (2, 40):
+        names = range(count)
+        events = Counting([{"event": "parameter", "id": number, "name": "norm%s" % number, "pieces": [{"range": [0, 4]}]} for number in names])
+        events += [{"event": "contribution", "step": 0, "micro_batch": 0, "parameter": number, "piece": 0, "source": 0, "elements": 4} for number in names]
+        shared = Shared([{"ranks": [[0, 2]], "events": events}], Mesh(MESH))
+        assert all(shared.along("norm%d" % number, "tp") for number in names) and not shared.along("norm0", "pp")
+        walks.append(Counting.walks)
+        Counting.walks = 0
+    assert walks[0] == walks[1]
 
 
 @pytest.mark.parametrize("one, other", [([ZEROS], [ZEROS]), ([A], [A_ROUNDED]), ([A, A], [A, B]), ([A, A], [A]), ([], [])])

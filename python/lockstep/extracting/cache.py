@@ -18,12 +18,24 @@ from lockstep.extracting.environment import environment
 from lockstep.extracting.inputs import Changed, Inputs
 from lockstep.extracting.watching import is_of_the_caller
 
-FORMAT = 1
+FORMAT = 2
 MOST_BYTES = 1 << 30
 MOST_TRIED = 16  # entries of one key
 ABANDONED = 3600  # seconds, after which nobody is writing a file any more
 TICK = 0.01  # seconds by which the clock of files may be behind
+OF_A_PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU implementer", "CPU part", "CPU variant")
 SETTINGS = ("world", "local_world", "script", "module", "arguments", "steps", "mesh", "loss", "data_axes")
+
+
+def machine():
+    """What decides of a processor's numbers, and what scripts see of a machine: folders of users are often shared by several."""
+    system, about = os.uname(), {}
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name.strip() in OF_A_PROCESSOR:
+                about.setdefault(name.strip(), set()).add(" ".join(sorted(value.split())))
+    return [system.sysname, system.release, system.machine, os.cpu_count(), len(os.sched_getaffinity(0)), {name: sorted(own) for name, own in sorted(about.items())}]
 
 
 class Cache:
@@ -38,7 +50,7 @@ class Cache:
             where = os.getcwd()
         except OSError:
             where = None
-        self.base = [FORMAT, {name: settings.get(name) for name in SETTINGS}, sys.executable, sys.version, list(sys.flags), where,
+        self.base = [FORMAT, machine(), {name: settings.get(name) for name in SETTINGS}, sys.executable, sys.version, list(sys.flags), where,
                      {name: value for name, value in variables.items() if not is_of_the_caller(name)}]
         self.checked = {}  # by the name of a file of inputs, whether they hold
         self.whole = set()  # of those that ranks have now, which are there

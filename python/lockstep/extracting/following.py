@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lockstep.carrying import flat
 from lockstep.extracting.contents import Memory
+from lockstep.extracting.flights import Flights
 from lockstep.extracting.rules import Rules
 
 
@@ -16,7 +17,7 @@ class Following(TorchDispatchMode):
 
     def __init__(self, site):
         super().__init__()
-        self.memory = Memory()
+        self.memory, self.flights = Memory(), Flights()
         self.rules = Rules(self.memory, site)
         self.site = site
         self.paused = 0
@@ -66,5 +67,7 @@ class Following(TorchDispatchMode):
         if after is not None:
             with self.pause():
                 for tensor, content in after(result):
+                    if self.flights.over:
+                        self.flights.write(tensor)
                     self.memory.put(tensor, content)
         return result

@@ -11,6 +11,7 @@ TOLD = ("pp", "cp", "sp")
 WHOLE, SHARES, PARTS = "whole", "shares", "parts"
 WORDS = {WHOLE: "one gradient", SHARES: "shares of one", PARTS: "gradients of parts"}
 GRADIENTS = "the gradients"
+MOST_LISTED = 4
 
 
 class Conflict(Exception):
@@ -30,6 +31,12 @@ def same(one, other):
         return None
     # One value that was rounded on other ways may have other bits.
     return False if math.dist(one[1], other[1]) > 0.05 * max(math.hypot(*one[1]), math.hypot(*other[1])) else None
+
+
+def listed(names):
+    """Their patterns, the first few of them."""
+    every = sorted(set(map(pattern, names)))
+    return ", ".join(every[:MOST_LISTED]) + (" and %d more patterns of names" % (len(every) - MOST_LISTED) if len(every) > MOST_LISTED else "")
 
 
 def counted(number):
@@ -152,14 +159,16 @@ class Placements:
         return own or told
 
     def head(self):
-        """Sentences for `lockstep check`, one for each axis."""
+        """Sentences for `lockstep check`: for each axis, what is said of how many parameters, of which, and by whom."""
         sentences = []
         for axis in sorted({axis for axis, _, _ in self.used}):
-            used = {(kind, who): names for (other, kind, who), names in sorted(self.used.items()) if other == axis}
-            counts = ["%s of %s" % (WORDS[kind], counted(len(set().union(*(names for (own, _), names in used.items() if own == kind)))))
-                      for kind in WORDS if any(own == kind for own, _ in used)]
-            who = sorted({"the gradients that played ranks yield" if who.startswith(GRADIENTS) else who for _, who in used})
-            sentences.append("ranks along %s yield %s, as %s say." % (axis, " and ".join(counts), " and ".join(who)))
+            said = {}  # by kind and who says so: names
+            for (other, kind, who), names in self.used.items():
+                if other == axis:
+                    said.setdefault((kind, "the gradients that played ranks yield say" if who.startswith(GRADIENTS) else "%s says" % who), set()).update(names)
+            parts = ["%s of %s (%s), as %s" % (WORDS[kind], counted(len(said[kind, who])), listed(said[kind, who]), who)
+                     for kind in WORDS for _, who in sorted(key for key in said if key[0] == kind)]
+            sentences.append("of parameters of which neither DTensors nor the framework say it, ranks along %s yield %s." % (axis, "; ".join(parts)))
         return {"placements": sentences} if sentences else {}
 
     def words(self, unsaid):
@@ -174,7 +183,7 @@ class Shared:
     """Of which parameters ranks contribute to the same part."""
 
     def __init__(self, programs, mesh):
-        self.programs, self.mesh, self.known = programs, mesh, {}
+        self.programs, self.mesh, self.known, self.by_name = programs, mesh, {}, None
 
     def along(self, name, axis):
         if (name, axis) not in self.known:
@@ -184,16 +193,25 @@ class Shared:
     def look(self, name, axis):
         others, own = [number for number, one in enumerate(self.mesh.axes) if one != axis], [self.mesh.axes.index(axis)]
         first = {}  # the coordinate of the first rank there, by part and coordinates along all other axes
-        for program in self.programs:
-            numbers = {event["id"]: event for event in program["events"] if event["event"] == "parameter" and name in names_of(event)}
-            parts = set()
-            for event in program["events"]:
-                if event["event"] == "contribution" and event["parameter"] in numbers:
-                    part = numbers[event["parameter"]]["pieces"][event["piece"]] if "piece" in event else event
-                    parts.add(str(part.get("range", part.get("box"))))
-            for begin, end in program["ranks"] if parts else ():
+        for ranks, parts in self.parts().get(name, ()):
+            for begin, end in ranks:
                 for rank in range(begin, end):
                     here, there = self.mesh.number(rank, own), self.mesh.number(rank, others)
                     if any(first.setdefault((part, there), here) != here for part in parts):
                         return True
         return False
+
+    def parts(self):
+        """By name: of each program that contributes to it, its ranks and the parts."""
+        if self.by_name is None:
+            self.by_name = {}
+            for program in self.programs:
+                numbers, found = {event["id"]: event for event in program["events"] if event["event"] == "parameter"}, {}
+                for event in program["events"]:
+                    if event["event"] == "contribution":
+                        part = numbers[event["parameter"]]["pieces"][event["piece"]] if "piece" in event else event
+                        found.setdefault(event["parameter"], set()).add(str(part.get("range", part.get("box"))))
+                for number, parts in found.items():
+                    for name in names_of(numbers[number]):
+                        self.by_name.setdefault(name, []).append((program["ranks"], parts))
+        return self.by_name

@@ -256,6 +256,7 @@ def play(settings, rank, draw, known):
     run = start.run
     if run is not None and not (error is not None and error["kind"] == "waits"):
         with following.pause(), contextlib.suppress(Stopped):
+            session.look()
             run.close(died=error is not None)
     if error is None and run is None:
         error = {"kind": "nothing", "said": "no model was called whose parameters an optimizer has", "frames": []}

@@ -10,6 +10,7 @@ from lockstep.adapters.plain import Plain
 from lockstep.capturing import Run
 from lockstep.errors import CaptureError
 from lockstep.extracting.contents import KNOWN
+from lockstep.extracting.norms import Norms
 from lockstep.extracting.session import Noise
 from lockstep.parameters import held_by, is_dtensor, local_of
 from lockstep.pieces import range_of
@@ -74,10 +75,12 @@ class ProgramRun(Run):
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
         self.session, self.following, self.most = session, session.following, most
         self.noise = Noise(self.rank, session.draw)
+        self.norms = Norms(self)
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
     def start(self):
         with self.following.pause():
+            self.norms.start()
             return super().start()
 
     __enter__ = start
@@ -205,6 +208,7 @@ class ProgramRun(Run):
         pass
 
     def before_step(self, optimizer):
+        self.session.look()
         super().before_step(optimizer)
         self.following.stepping = True
 

@@ -10,6 +10,7 @@ import torch
 
 from lockstep.carrying import flat, memory_of
 from lockstep.extracting.contents import FOREIGN, KNOWN, Content, fraction_of
+from lockstep.extracting.squares import Squares
 
 # Each element of the result is an element of an argument: the same operation on the planes says which.
 MOVES = {
@@ -87,6 +88,7 @@ class Rules:
 
     def __init__(self, memory, site):
         self.memory, self.site = memory, site
+        self.squares = Squares(self)
 
     def reason(self, name, what=""):
         return "%s at %s%s" % (name, self.site() or "an unknown place", what)
@@ -137,9 +139,12 @@ class Rules:
             return self.not_known(function, name, changed, own)
         if name == "_amp_foreach_non_finite_check_and_unscale_":
             return self.unscaled(arguments)
+        base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+        found = self.squares.rule(name, base, arguments, keys, changed, own) if base not in MOVES else None
+        if found is not None:
+            return found
         if name.startswith("_foreach_"):
             return self.each(function, name, arguments, keys)
-        base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         if base in MOVES and function._overloadname != "dtype":
             with contextlib.suppress(RuntimeError, IndexError, TypeError, ValueError):  # what the operation raises itself, or takes of no planes
                 return self.moves(function, name, arguments, keys, outputs)
@@ -187,7 +192,10 @@ class Rules:
 
     def not_known(self, function, name, changed, own):
         """A view shows the memory that it lies in; anything else that it wrote is not known. The norm of a gradient is no gradient."""
-        reason = self.known_reason(own) or self.reason(function._schema.name)
+        return self.not_known_of(function._schema.name, changed, own)
+
+    def not_known_of(self, name, changed, own):
+        reason = self.known_reason(own) or self.reason(name)
         storages = {memory_of(tensor)[0]._cdata for tensor in own}
 
         def after(result):
@@ -207,7 +215,7 @@ class Rules:
         for tensor in tensors:
             marks = self.memory.of(tensor).marks
             if bool((marks > KNOWN).all()):
-                return self.memory.reasons[int(marks.reshape(-1)[0])]
+                return str(self.memory.reasons[int(marks.reshape(-1)[0])])  # and nothing more of it
         return None
 
     def copies(self, arguments):

@@ -22,6 +22,7 @@ class Rank:
         with open(path, encoding="utf-8") as file:
             self.run, *events = map(json.loads, file)
         self.parameters = {event["id"]: event for event in events if event["event"] == "parameter"}
+        self.names = {event["name"]: names_of(event) for event in self.parameters.values()}
         self.yields, self.files = {}, {}  # by name: contributions by (optimizer step, micro-batch, piece), in their order; by step: rows
         self.partial = {}  # by name: axes along which it is said that these are shares
         for event in events:
@@ -70,8 +71,7 @@ class Told:
             other = ranks.get(self.mesh.there(number, {axis: 1}))
             for name in one.yields.keys() & other.yields.keys() if other is not None else ():
                 kinds = {kind for kind in self.pair(one, other, name, axis, is_placed) if kind is not None}
-                aliases = next(names_of(event) for event in one.parameters.values() if event["name"] == name)
-                for own in aliases:
+                for own in one.names[name]:
                     self.kinds.setdefault((own, axis), set()).update(kinds)
                     self.patterns.setdefault((pattern(own), axis), set()).update(kinds)
 

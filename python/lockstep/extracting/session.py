@@ -20,7 +20,8 @@ from torch.futures import Future
 from lockstep.extracting import numbers
 from lockstep.extracting.answers import Asked
 from lockstep.extracting.contents import KNOWN
-from lockstep.extracting.layout import in_memory_order, is_changed, is_dense, shares_memory
+from lockstep.extracting.flights import Flight, Waiting
+from lockstep.extracting.layout import in_memory_order, is_dense
 from lockstep.extracting.numbers import FEW, FROM_ONE, REDUCTIONS
 
 C10D = "torch/distributed/distributed_c10d.py"
@@ -34,39 +35,6 @@ def done(result):
     future = Future()
     future.set_result(result)
     return _create_work_from_future(future)
-
-
-class Waiting(dist.Work):
-    """A collective that is asynchronous: what it leaves may be read when it was waited for, and is not known before."""
-
-    def __init__(self, result, arrive):
-        super().__init__()
-        self.left, self.arrive = result, arrive
-
-    def wait(self, timeout=None):
-        self.arrive()
-        return True
-
-    def is_completed(self):
-        return self.wait()
-
-    def is_success(self):
-        return True
-
-    def synchronize(self):
-        self.arrive()
-
-    block_current_stream = synchronize
-
-    def result(self):
-        self.arrive()
-        return self.left
-
-    def get_future(self):
-        self.arrive()
-        future = Future()
-        future.set_result(self.left)
-        return future
 
 
 def text_of(tensor):
@@ -116,7 +84,7 @@ class Session:
         self.alike = None  # alike.Alike
         self.members_of = {}  # by the reason for which it is not known: ranks whose numbers are in it
         self.calls = {}
-        self.pending = []  # functions by which what asynchronous collectives leave is there
+        self.flights = following.flights
         # As ranks that were played before have found: calls into which others put gradients, and whole numbers that all ranks have put into calls.
         self.rank, self.carrying, self.told = 0, Asked(), Asked()
         self.carries, self.silent = set(), set()  # calls of this rank, with gradients in them and without
@@ -152,9 +120,11 @@ class Session:
                 event["input"] = self.written(inputs, contents)
                 if reduce == "premul_sum" and "factor" not in more:
                     event["input"] = [[0, event["elements"], "a factor that is no one number, at %s" % self.place()]]
-            unknown = None if carries else next((memory.reasons[int(one.marks[one.marks > KNOWN][0])] for one in contents if one is not None), None)
+            unknown = None if carries else next((str(memory.reasons[int(one.marks[one.marks > KNOWN][0])]) for one in contents if one is not None), None)
             own = self.put_in(op, inputs, unknown) if not carries else None  # before it is written over
+            squares = following.rules.squares.sum_of(op, reduce, inputs) if unknown is not None else None
             for tensor in outputs:
+                self.flights.write(tensor)
                 memory.put(tensor, None)
             play()
             taped = self.from_tape(call, group, inputs, outputs, speaker, unknown) if op in ("broadcast", "scatter") else None
@@ -172,46 +142,68 @@ class Session:
                 if self.are_told(op, inputs):
                     self.numbers[call] = event["group"], op, None, own
                 self.change(call, op, event["group"], outputs)
-                self.forget(outputs, unknown)
+                if squares is not None:
+                    event.update(input=squares, output={"source": following.rules.squares.brought(outputs[0], op, squares), "elements": count_of(outputs)})
+                else:
+                    self.forget(outputs, unknown)
             elif len(event["group"]) > 1:
                 self.exchange(call, op, event["group"], own, inputs, outputs, reduce, speaker, taped)
             if op == "reduce" and more["root"] != self.rank:  # gloo leaves sums of some ranks there, and NCCL what was there
                 self.forget(inputs, "what a reduce to another rank has left at %s" % self.place())
             event["call"] = self.sites.innermost()
-            work = self.waiting(op, inputs, outputs, event.get("input")) if event["async"] and carries else done(outputs)
+            few = 0 < count_of(outputs or inputs) <= MOST_TOLD  # which may be coefficients
+            if event["async"] and (carries or few):
+                work = self.in_flight(group, op, call, inputs, outputs, event.get("input"))
+            elif op == "barrier" and event["async"]:
+                work = Waiting(outputs, lambda: self.at_barrier(group))
+            else:
+                work = done(outputs)
         self.record(event)
-        if op == "barrier":
-            self.arrive()
+        if op == "barrier" and not event["async"]:
+            self.at_barrier(group)
         return work
 
-    def waiting(self, op, inputs, outputs, written):
-        """What a collective has left is there when it was waited for: by itself, or by what waits for all. Until then it reads what it was given: where
-        that has changed meanwhile, nobody knows what it has sent, which is said in `written`."""
-        memory, place = self.following.memory, self.place()
-        reason = "an asynchronous %s at %s, which nobody has waited for" % (op, place)
-        number = memory.reasons.number(reason)
-        coming = [(tensor, memory.of(tensor).map(torch.clone)) for tensor in outputs if tensor.numel() and memory.of(tensor) is not None]
-        self.forget(outputs, reason)
-        read = [(tensor, tensor.clone()) for tensor in inputs if not any(shares_memory(tensor, output) for output in outputs)]
+    def in_flight(self, group, op, call, inputs, outputs, written):
+        """A collective that has not ended. `written`: what it is told to have sent; None where that is no gradient."""
+        def told(reason):
+            if written is None:
+                self.unsay(call, op, group, reason)
+            elif written or inputs:
+                written[:] = [[0, count_of(inputs), reason]]
 
-        def arrive():
-            with self.following.pause(), torch.no_grad():
-                if any(is_changed(tensor, before) for tensor, before in read):
-                    written[:] = [[0, count_of(inputs), "it was changed while the %s at %s was in flight" % (op, place)]]
-                read.clear()
-                while coming:
-                    tensor, content = coming.pop()
-                    now = memory.of(tensor)
-                    if now is not None and bool((now.marks == number).all()):  # else somebody has written over it
-                        memory.put(tensor, content)
-        self.pending.append(arrive)
-        return Waiting(outputs, arrive)
+        shown = ()
+        if written is None and self.draw:  # who reads it before it is there reads something else than in the first draw
+            shown = [tensor.clone() for tensor in outputs if tensor.numel()]
+            self.change(call, op, group.members(), outputs, zeros=True)
+        flight = Flight(self.following.memory, op, group, self.place(), inputs, outputs, told, shown)
+        self.flights.begin(flight)
+        return Waiting(outputs, lambda: self.arrive(flight))
 
-    def arrive(self):
-        """All that is asynchronous has ended, as of a barrier."""
-        for arrive in self.pending:
-            arrive()
-        self.pending = []
+    def unsay(self, call, op, group, reason):
+        """What this rank has put into a call in the place of gradients is not known."""
+        if call in self.numbers:
+            members, _, speaker, _ = self.numbers.pop(call)
+            if speaker is None:
+                self.numbers[call] = members, op, None, None
+        if call in self.sent:
+            self.sent[call] = reason, []
+
+    def arrive(self, *flights):
+        """These have ended, or all."""
+        with self.following.pause(), torch.no_grad():
+            if not flights:
+                self.flights.arrive()
+            for flight in flights:
+                self.flights.end(flight)
+
+    def look(self):
+        """At what is in flight, as if it were waited for now."""
+        with self.following.pause(), torch.no_grad():
+            self.flights.look()
+
+    def at_barrier(self, group):
+        with self.following.pause(), torch.no_grad():
+            self.flights.arrive(group)
 
     def take_copies(self, inputs):
         """What a functional collective was given, the copies of it hold as well."""
@@ -400,7 +392,7 @@ def is_async():
         if code.co_filename.endswith(C10D):
             if code.co_name in ("isend", "irecv", "batch_isend_irecv"):
                 return True
-            if code.co_name in ("send", "recv", "barrier"):
+            if code.co_name in ("send", "recv", "monitored_barrier"):
                 return False
             if "async_op" in frame.f_locals:
                 return bool(frame.f_locals["async_op"])

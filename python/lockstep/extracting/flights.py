@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asynchronous collectives, from their call until they were waited for. Until then a collective reads what it was given and writes what it was given for
+its results, at a time that nobody knows: what is written there meanwhile makes unknown what it has sent or what it has left, and what it leaves is not
+known before. One that nobody ever waits for is in flight until the rank ends.
+"""
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from lockstep.carrying import memory_of
+from lockstep.extracting.layout import is_changed, shares_memory
+
+POINT_TO_POINT = ("send", "recv")
+
+
+class Waiting(dist.Work):
+    """A collective that is asynchronous: what it leaves may be read when it was waited for, and is not known before."""
+
+    def __init__(self, result, arrive):
+        super().__init__()
+        self.left, self.arrive = result, arrive
+
+    def wait(self, timeout=None):
+        self.arrive()
+        return True
+
+    def is_completed(self):
+        return self.wait()
+
+    def is_success(self):
+        return True
+
+    def synchronize(self):
+        self.arrive()
+
+    block_current_stream = synchronize
+
+    def result(self):
+        self.arrive()
+        return self.left
+
+    def get_future(self):
+        self.arrive()
+        future = Future()
+        future.set_result(self.left)
+        return future
+
+
+class Flight:
+    """One of them. `told(reason)` is called when it is known that nobody knows what it has sent; `shown` by output: what it really holds, where the tensor
+    shows something else until the collective was waited for."""
+
+    def __init__(self, memory, op, group, place, inputs, outputs, told, shown=()):
+        self.memory, self.op, self.group, self.place, self.told = memory, op, group, place, told
+        self.inputs, self.outputs, self.shown = [one for one in inputs if one.numel()], [one for one in outputs if one.numel()], list(shown)
+        self.mark = memory.reasons.number("an asynchronous %s at %s, which nobody has waited for" % (op, place))
+        self.coming = []
+        for tensor in self.outputs:
+            content = memory.of(tensor)
+            self.coming.append(content.map(torch.clone) if content is not None else None)
+        for tensor in self.outputs:
+            memory.put(tensor, memory.unknown(tensor, memory.reasons[self.mark]))
+        # What is written past torch's dispatcher, its bytes tell.
+        self.read = [(tensor, tensor.clone()) for tensor in self.inputs if not any(shares_memory(tensor, output) for output in self.outputs)]
+        self.written = set()  # numbers of outputs
+        self.is_told = False
+
+    def spans(self):
+        """(storage, first, end, number of the output or None) of all memory that it reads and writes."""
+        for number, tensor in [*((None, tensor) for tensor in self.inputs), *enumerate(self.outputs)]:
+            storage, first, end = memory_of(tensor)
+            yield storage._cdata, first, end, number
+
+    def reason(self):
+        return "it was changed while the %s at %s was in flight" % (self.op, self.place)
+
+    def write(self, number):
+        """An operation has written to the output of this number, or to an input."""
+        if number is not None:
+            self.written.add(number)
+        elif not self.is_told:
+            self.is_told = True
+            self.told(self.reason())
+
+    def look(self):
+        """Whether what it reads is still what it was."""
+        if any(is_changed(tensor, before) for tensor, before in self.read):
+            self.write(None)
+
+    def arrive(self):
+        self.look()
+        for number, (tensor, content) in enumerate(zip(self.outputs, self.coming)):
+            storage, _, end = memory_of(tensor)
+            if storage.nbytes() < end:  # it was given back
+                continue
+            now = self.memory.of(tensor)
+            if number in self.written or now is None or not bool((now.marks == self.mark).all()):
+                self.memory.put(tensor, self.memory.unknown(tensor, self.reason()))
+                continue
+            if self.shown:
+                tensor.copy_(self.shown[number])
+            self.memory.put(tensor, content)
+
+
+class Flights:
+    """All of a rank that are in flight."""
+
+    def __init__(self):
+        self.all, self.over = [], {}  # over: by address of a storage, (first, end, flight, number) of what is read and written of it
+
+    def begin(self, flight):
+        self.all.append(flight)
+        for address, *span, number in flight.spans():
+            self.over.setdefault(address, []).append((*span, flight, number))
+
+    def end(self, flight):
+        if flight not in self.all:
+            return
+        self.all.remove(flight)
+        for address in {address for address, *_ in flight.spans()}:
+            self.over[address] = [one for one in self.over[address] if one[2] is not flight]
+            if not self.over[address]:
+                del self.over[address]
+        flight.arrive()
+
+    def write(self, tensor):
+        """An operation, or another collective, writes to this tensor."""
+        memory = memory_of(tensor)
+        for first, end, flight, number in self.over.get(memory[0]._cdata, ()) if memory is not None else ():
+            if memory[1] < end and first < memory[2]:
+                flight.write(number)
+
+    def look(self):
+        """As if each were waited for now: where an optimizer steps, and when the rank ends."""
+        for flight in self.all:
+            flight.look()
+
+    def arrive(self, group=None):
+        """All have ended; of a group, its collectives, which its barrier comes behind. Sends have no place among these."""
+        for flight in [one for one in self.all if group is None or (one.group is group and one.op not in POINT_TO_POINT)]:
+            self.end(flight)

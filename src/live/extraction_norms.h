@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/live/findings.h"
+#include "src/live/region_overlaps.h"
+#include "src/symbolic/program_forms.h"
+
+namespace lockstep::live {
+
+/// What is said of the norms by which gradients are clipped in an optimizer step.
+struct NormFindings {
+  std::vector<VerifyFinding> wrong;  ///< about no piece
+  std::vector<std::string> notes;    ///< sentences: of norms that are right, and of those that nobody knows
+};
+
+/// Holds the n-th norm of every rank's program in a step against one device: the sum of the squares of every element of
+/// every parameter that some rank clips by it, each once, on every rank.
+NormFindings judge_norms(const Extraction& extraction, symbolic::ProgramForms& forms, RegionOverlaps& overlaps,
+                         int step);
+
+}  // namespace lockstep::live
