@@ -9,6 +9,8 @@ namespace lockstep {
 
 /// Numbers the ranks of a mesh by their coordinates on some axes, so that a table of what these axes decide is as long
 /// as they are, and not as the world. Immutable; concurrent reads are safe.
+/// An expert mesh that is larger than the world, as an axis of size "any" may leave it, has fewer than twice as many
+/// numbers as there are ranks, and some of them no rank.
 class CoordinateIndex {
  public:
   /// Of no axes: every rank is number 0.
@@ -23,7 +25,7 @@ class CoordinateIndex {
     return number;
   }
   int size() const;
-  /// The lowest rank of a number. It grows with the number.
+  /// The lowest rank of a number. It grows with the number; from the size of the world on there is none.
   int first_rank(int number) const;
 
  private:

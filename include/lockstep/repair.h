@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -30,6 +31,9 @@ struct Repair {
   double added_bytes = 0;             ///< that the rank that sends most sends more than before, with ring algorithms
   std::vector<std::string> verified;  ///< engines that found it right at the file's own layout
   std::string host_left_out;          ///< why the host engine is not among them: a full sentence; "" where it is
+  /// Whether norms count and clips change, in each optimizer step, every gradient that they do before. None where that
+  /// was not looked at.
+  std::optional<bool> keeps_norms;
   /// For which sizes it is known to be right.
   enum class Reach {
     every_size,     ///< proved for all sizes that the scenario allows
@@ -55,7 +59,9 @@ struct OptionRepair {
   std::string sizes;
   bool sizes_differ = false;      ///< another one of `right` brings other sizes than the first
   std::size_t steps_changed = 0;  ///< that the first of `right` brings, takes away or makes other ones
-  Repair repair;  ///< of the first of `right`, without edits: for which sizes it is right, and who says so
+  /// Of the first of `right`, without edits: for which sizes it is right, and who says so. It keeps norms where that is
+  /// known of each of `right`.
+  Repair repair;
 };
 
 }  // namespace lockstep

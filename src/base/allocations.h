@@ -23,9 +23,9 @@ struct Allocations {
   /// What malloc of glibc takes: eight bytes of its own, in steps of 16, and not less than 32. It depends on the number
   /// alone and not on what was freed before, so that the same work always counts the same.
   static std::int64_t taken_for(std::size_t size) {
-    constexpr std::int64_t own = 8, step = 16, least = 32;
-    const std::int64_t taken = (static_cast<std::int64_t>(size) + own + step - 1) / step * step;
-    return taken < least ? least : taken;
+    constexpr std::size_t own = 8, step = 16, least = 32;
+    const std::size_t taken = (size + own + step - 1) & ~(step - 1);
+    return static_cast<std::int64_t>(taken < least ? least : taken);
   }
 };
 

@@ -2,6 +2,7 @@
 // operator new and delete of the program, and of its tests, which count for the budgets of the thread (base/budget.h).
 // They never throw because of a budget: memory is asked for in places that no exception may leave.
 #include <malloc.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <new>
@@ -18,18 +19,29 @@ using lockstep::allocations_of_thread;
 using lockstep::cli::SmallBlocks;
 
 constinit thread_local SmallBlocks blocks;
-constinit thread_local bool will_close = false;
+constinit thread_local bool is_open = false;
 
 /// Made by the first block that a thread keeps.
 struct AtEndOfThread {
-  AtEndOfThread() { will_close = true; }
+  AtEndOfThread() = default;
   ~AtEndOfThread() { blocks.close(); }
 };
 
+/// Of what is not kept: the first block of a thread, and those of which it has enough.
+[[gnu::noinline]] void free_or_begin(void* memory, std::size_t size) {
+  if (!is_open) {
+    is_open = true;
+    // What the first thread keeps goes with the process.
+    if (gettid() != getpid()) static const thread_local AtEndOfThread at_end;
+    blocks.open();
+    if (blocks.give(memory, size)) return;
+  }
+  std::free(memory);
+}
+
 inline void free_block(void* memory, std::size_t size) {
   if (size > SmallBlocks::largest) return std::free(memory);
-  if (!will_close) static const thread_local AtEndOfThread at_end;
-  if (!blocks.give(memory, size)) std::free(memory);
+  if (!blocks.give(memory, size)) free_or_begin(memory, size);
 }
 
 template <class Ask>
@@ -43,6 +55,11 @@ inline void* counted(std::size_t size, Ask ask) {
   }
   allocations_of_thread.add(size);
   return memory;
+}
+
+[[gnu::noinline]] void* new_block(std::size_t size) {
+  const std::size_t bytes = size <= SmallBlocks::largest ? SmallBlocks::rounded(size) : size;
+  return counted(size, [bytes] { return std::malloc(bytes); });
 }
 
 inline void* aligned(std::size_t size, std::align_val_t alignment) {
@@ -83,7 +100,10 @@ void __sanitizer_free_hook(const volatile void* memory) {
 #else
 
 void* operator new(std::size_t size) {
-  return counted(size, [&] { return size <= SmallBlocks::largest ? blocks.take(size) : std::malloc(size); });
+  void* kept = size <= SmallBlocks::largest ? blocks.take(size) : nullptr;
+  if (kept == nullptr) return new_block(size);
+  allocations_of_thread.add(size);
+  return kept;
 }
 void* operator new[](std::size_t size) { return operator new(size); }
 void* operator new(std::size_t size, std::align_val_t alignment) { return aligned(size, alignment); }

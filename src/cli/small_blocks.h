@@ -12,45 +12,50 @@ namespace lockstep::cli {
 /// back thousands at a time, of which glibc keeps seven of a size at hand and takes a quarter of the search's time to
 /// merge and split the others. Any thread may free what another one took.
 ///
-/// A plain object, which no thread has to construct before it allocates for the first time: close() is to be called at
-/// its end.
+/// A plain object, which no thread has to construct before it allocates for the first time. It keeps nothing until
+/// open(), and nothing any more after close().
 class SmallBlocks {
  public:
   static constexpr std::size_t largest = 1032;
 
-  /// At least `size` bytes, at most `largest`; null where malloc has none.
+  /// At least `size` bytes, at most `largest`; null where none is kept that is as large.
   void* take(std::size_t size) {
-    const std::size_t number = class_of(size);
-    List& list = lists_[number];
-    if (list.first == nullptr) return std::malloc(bytes_of(number));
+    List& list = lists_[class_of(size)];
     Block* block = list.first;
+    if (block == nullptr) return nullptr;
     list.first = block->next;
-    --list.count;
+    ++list.room;
     return block;
   }
 
-  /// Keeps a block that malloc or take() gave for `size` bytes, at most `largest`; false where there are enough: it is
-  /// the caller's still.
+  /// Keeps a block that take() gave for `size` bytes, at most `largest`, or malloc for rounded(size); false where there
+  /// are enough: it is the caller's still.
   bool give(void* memory, std::size_t size) {
-    constexpr std::size_t most_bytes = 64 << 10;
-    const std::size_t number = class_of(size);
-    List& list = lists_[number];
-    if (list.count * bytes_of(number) >= most_bytes || is_closed_) return false;
+    List& list = lists_[class_of(size)];
+    if (list.room == 0) return false;
     list.first = new (memory) Block{list.first};
-    ++list.count;
+    --list.room;
     return true;
   }
 
-  /// Gives all of them back to malloc, and keeps none from then on.
+  /// What malloc is to be asked for, so that the block serves all sizes of its class.
+  static std::size_t rounded(std::size_t size) { return bytes_of(class_of(size)); }
+
+  void open() {
+    constexpr std::size_t most_bytes = 64 << 10;
+    for (std::size_t number = 0; number < lists_.size(); ++number)
+      lists_[number].room = (most_bytes + bytes_of(number) - 1) / bytes_of(number);
+  }
+
+  /// Gives all of them back to malloc.
   void close() {
-    is_closed_ = true;
     for (List& list : lists_) {
       while (list.first != nullptr) {
         Block* block = list.first;
         list.first = block->next;
         std::free(block);
       }
-      list.count = 0;
+      list.room = 0;
     }
   }
 
@@ -60,7 +65,7 @@ class SmallBlocks {
   };
   struct List {
     Block* first = nullptr;
-    std::size_t count = 0;
+    std::size_t room = 0;  // for so many more
   };
 
   // The sizes of malloc of glibc: 24, 40, 56, …
@@ -69,7 +74,6 @@ class SmallBlocks {
   static std::size_t bytes_of(std::size_t number) { return (number + 1) * step + own; }
 
   std::array<List, (largest - own) / step> lists_{};
-  bool is_closed_ = false;
 };
 
 }  // namespace lockstep::cli

@@ -7,9 +7,11 @@
 #include <tuple>
 #include <vector>
 
+#include "lockstep/diagnostic.h"
 #include "lockstep/timeline.h"
 #include "src/base/at.h"
 #include "src/diagnosis/step_list.h"
+#include "src/diagnosis/workload.h"
 
 namespace lockstep::diagnosis {
 
@@ -63,6 +65,16 @@ bool runs_norms(const Schedule& before, const Schedule& after) {
   if (then.empty()) return true;
   const Guarded now = guarded_in(after);
   return std::includes(now.begin(), now.end(), then.begin(), then.end());
+}
+
+std::optional<bool> keeps_norms(const Schedule& before, const Schedule& after) {
+  if (!says_norms(before, after)) return false;
+  if (!is_quickly_replayed(before) || !is_quickly_replayed(after)) return std::nullopt;
+  try {
+    return runs_norms(before, after);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace lockstep::diagnosis

@@ -102,12 +102,6 @@ std::string other_sizes(const Scenario& before, const Scenario& after) {
   return sizes.to_string();
 }
 
-/// Whether every rank can be replayed for each of dozens of values.
-bool is_cheap(const Schedule& schedule) {
-  constexpr double most_calls = 10'000;
-  return estimate_workload(schedule).calls <= most_calls;
-}
-
 /// How it fares at the sizes around these.
 void try_around(const Scenario& scenario, const FileSizes& sizes, Repair& repair) {
   for (const OtherSize& other : sizes_around(scenario, sizes)) {
@@ -139,7 +133,9 @@ class OptionSearch {
     for (const Json& value : other_values(option, result_.scenario->layout)) {
       const std::optional<Scenario> changed = read_with(*result_.scenario, option.name, value);
       if (!changed || changed->schedule == nullptr) continue;
-      const Verdict verdict = judge(*changed);
+      // A value that brings other micro-batches to the tokens that the file lists asks another question.
+      const bool otherwise = reads_tokens_otherwise(*result_.scenario, *changed);
+      const Verdict verdict = otherwise ? Verdict::error : judge(*changed);
       if (verdict == Verdict::error) {
         ++found_.without_verdict;
         continue;
@@ -148,20 +144,23 @@ class OptionSearch {
       tried = true;
       ++found_.values;
       if (verdict != Verdict::match) continue;
-      if (keeps_norms(*changed)) {
-        take(option, value, *changed, one);
+      const std::optional<bool> keeps = keeps_norms_of_file(*changed);
+      if (keeps == false) {
+        found_.without_norm.push_back({option.name, value});
       } else {
-        ++found_.without_norm;
+        take(option, value, *changed, keeps, one);
       }
     }
     if (!one.right.empty()) found_.repairs.push_back(std::move(one));
   }
 
   /// A value that is right at the file's own sizes.
-  void take(const FrameworkOption& option, const Json& value, const Scenario& changed, OptionRepair& one) {
+  void take(const FrameworkOption& option, const Json& value, const Scenario& changed, std::optional<bool> keeps,
+            OptionRepair& one) {
     const std::string sizes = other_sizes(*result_.scenario, changed);
     if (!one.right.empty()) {
       one.right.push_back(value);
+      if (!keeps) one.repair.keeps_norms.reset();
       one.sizes_differ = one.sizes_differ || sizes != one.sizes;
       return;
     }
@@ -173,7 +172,7 @@ class OptionSearch {
     first.to_default = value.same_as(option.default_value);
     first.sizes = sizes;
     const Schedule &before = *result_.scenario->schedule, &after = *changed.schedule;
-    try_around(changed, is_cheap(after) ? FileSizes() : small().sizes, first.repair);
+    try_around(changed, is_quickly_replayed(after) ? FileSizes() : small().sizes, first.repair);
     const auto change = [&](const Json& document) { return scenario::with_option(document, option.name, value); };
     if (!verify_change(result_, change, first.repair)) {
       if (is_undecided(option, value)) {
@@ -182,6 +181,7 @@ class OptionSearch {
       }
       return;
     }
+    first.repair.keeps_norms = keeps;
     first.steps_changed = steps_changed(before, after);
     first.asks_otherwise = !(before.batch == after.batch) || before.model.parameters() != after.model.parameters();
     one = std::move(first);
@@ -192,7 +192,7 @@ class OptionSearch {
   Verdict judge(const Scenario& changed) {
     CheckOptions options = CheckOptions::verdict_alone();
     const auto scenario = std::make_shared<const Scenario>(changed);
-    if (is_cheap(*changed.schedule)) return check_scenario(scenario, options).verdict;
+    if (is_quickly_replayed(*changed.schedule)) return check_scenario(scenario, options).verdict;
     CheckOptions by_classes = options;
     by_classes.symbolic = false;
     by_classes.parametric = true;
@@ -208,13 +208,18 @@ class OptionSearch {
     return there->verdict;
   }
 
-  /// By what the steps say, and by what is run: at the file's own sizes where that is cheap.
-  bool keeps_norms(const Scenario& changed) {
+  /// At the file's own sizes, and where that takes much by what is run at the small ones.
+  std::optional<bool> keeps_norms_of_file(const Scenario& changed) {
     const Scenario& file = *result_.scenario;
-    if (!says_norms(*file.schedule, *changed.schedule)) return false;
-    if (is_cheap(*file.schedule) && is_cheap(*changed.schedule)) return runs_norms(*file.schedule, *changed.schedule);
+    const std::optional<bool> keeps = keeps_norms(*file.schedule, *changed.schedule);
+    if (keeps) return keeps;
     const auto before = read_at(file, small().sizes), after = read_at(changed, small().sizes);
-    return before != nullptr && after != nullptr && runs_norms(*before->schedule, *after->schedule);
+    if (before == nullptr || after == nullptr) return std::nullopt;
+    try {
+      return says_norms(*before->schedule, *after->schedule) && runs_norms(*before->schedule, *after->schedule);
+    } catch (const InputError&) {
+      return std::nullopt;
+    }
   }
 
   /// Whether a file with sizes that are "any" has no verdict with that value, though numbers in their place have one.
@@ -254,7 +259,8 @@ OptionRepairs option_repairs(const CheckResult& result) {
   }
   std::stable_sort(found.repairs.begin(), found.repairs.end(), [](const OptionRepair& a, const OptionRepair& b) {
     const auto key = [](const OptionRepair& one) {
-      return std::tuple(one.asks_otherwise, !one.given, one.repair.reach, one.steps_changed, !one.to_default);
+      return std::tuple(one.asks_otherwise, !one.given, one.repair.keeps_norms != true, one.repair.reach,
+                        one.steps_changed, !one.to_default);
     };
     return key(a) < key(b);
   });

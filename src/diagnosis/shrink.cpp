@@ -85,9 +85,21 @@ Json at_sizes(const Json& document, const FileSizes& sizes) {
   return changed;
 }
 
+bool reads_tokens_otherwise(const Scenario& before, const Scenario& after) {
+  if (before.schedule == nullptr || after.schedule == nullptr) return false;
+  const Batch &then = before.schedule->batch, &now = after.schedule->batch;
+  if (then.micro_batch_counts == now.micro_batch_counts) return false;
+  return std::any_of(now.tokens_of_use.begin(), now.tokens_of_use.end(), [&](const auto& entry) {
+    const auto& [use, tokens] = entry;
+    const auto old = then.tokens_of_use.find(use);
+    return tokens.kind == Batch::Tokens::Kind::list && old != then.tokens_of_use.end() && old->second == tokens;
+  });
+}
+
 std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const FileSizes& sizes) {
   try {
-    return std::make_shared<const Scenario>(read_scenario(at_sizes(scenario.document, sizes), scenario.file));
+    auto there = std::make_shared<const Scenario>(read_scenario(at_sizes(scenario.document, sizes), scenario.file));
+    return reads_tokens_otherwise(scenario, *there) ? nullptr : there;
   } catch (const InputError&) {
     return nullptr;
   }

@@ -25,7 +25,11 @@ struct FileSizes {
 /// The document at these sizes, without what it expects.
 Json at_sizes(const Json& document, const FileSizes& sizes);
 
-/// The file at these sizes; null where it does not allow them.
+/// Whether two scenarios list the same tokens for other micro-batches: a list of two for two optimizer steps of one
+/// micro-batch each is read as that of two micro-batches where there are so many, and asks for another gradient then.
+bool reads_tokens_otherwise(const Scenario& before, const Scenario& after);
+
+/// The file at these sizes; null where it does not allow them, or lists its tokens for others.
 std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const FileSizes& sizes);
 
 /// Of its optimizer steps.

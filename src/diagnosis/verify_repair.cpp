@@ -13,6 +13,7 @@
 #include "lockstep/prove.h"
 #include "src/base/budget.h"
 #include "src/base/counted.h"
+#include "src/diagnosis/kept_norms.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/workload.h"
@@ -200,6 +201,7 @@ bool verify_change(const CheckResult& result, const DocumentChange& change, Repa
     const CheckResult there = check_scenario(repaired, CheckOptions::verdict_alone());
     if (there.verdict != Verdict::match) return false;
     repair.verified.emplace_back(symbolic_of(there) != nullptr ? "symbolic" : "parametric");
+    repair.keeps_norms = keeps_norms(*result.scenario->schedule, *repaired->schedule);
     if (!replay_on_host(*repaired, repair)) return false;
     const auto most_bytes = [](const CheckResult& of) {
       return communication(*of.scenario->schedule, *of.timeline).most_bytes_of_a_rank;

@@ -267,6 +267,11 @@ bool is_large(const Schedule& schedule) {
   return workload.calls > most_replayed || workload.terms > most_formed;
 }
 
+bool is_quickly_replayed(const Schedule& schedule) {
+  constexpr double most_calls = 10'000;
+  return estimate_workload(schedule).calls <= most_calls;
+}
+
 Workload estimate_workload(const Schedule& schedule) { return Estimate(schedule).run(); }
 
 std::string too_large(const Workload& workload) {

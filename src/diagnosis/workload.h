@@ -31,6 +31,9 @@ Workload estimate_workload(const Schedule& schedule);
 /// rank and buffer at a time, or formulas of more than 10 million terms.
 bool is_large(const Schedule& schedule);
 
+/// Whether every rank can be replayed for each of dozens of schedules: at most 10,000 calls.
+bool is_quickly_replayed(const Schedule& schedule);
+
 /// Why a check of this size is not begun; "" where it may be.
 std::string too_large(const Workload& workload);
 /// Why this machine cannot do it; "" where it can. `bytes` are those that are needed.

@@ -15,15 +15,19 @@ namespace lockstep::report {
 
 namespace {
 
-std::string layouts(int count) { return counted(count, "other layout"); }
+/// "1 schedule that was", "3 schedules that were"; without `that` "1 schedule was".
+std::string were(int count, const std::string& noun, const std::string& that = "") {
+  return fmt::format("{} {}{}", counted(count, noun), that, count == 1 ? "was" : "were");
+}
 
 /// For which sizes it is right, and who says so.
 std::string reach_text(const Repair& repair) {
-  const std::string tried = repair.sizes == 0 ? "no other layout was tried"
-                            : repair.right_sizes == repair.sizes
-                                ? fmt::format("right at {} that were tried", layouts(repair.sizes))
-                                : fmt::format("right at {} of {} that were tried, wrong at {}", repair.right_sizes,
-                                              layouts(repair.sizes), repair.wrong_at);
+  const std::string layouts = were(repair.sizes, "other layout", "that ") + " tried";
+  const std::string tried =
+      repair.sizes == 0 ? "no other layout was tried"
+      : repair.right_sizes == repair.sizes
+          ? fmt::format("right at {}", layouts)
+          : fmt::format("right at {} of {}, wrong at {}", repair.right_sizes, layouts, repair.wrong_at);
   switch (repair.reach) {
     case Repair::Reach::every_size:
     case Repair::Reach::axes_in_play:
@@ -51,12 +55,18 @@ std::string replay_text(const std::string& sizes, const Repair& repair) {
                      repair.host_left_out.empty() ? "" : " (" + repair.host_left_out + ")");
 }
 
+/// What becomes of norms and clips, where that is not what was; "" else.
+std::string norms_text(const Repair& repair) {
+  return repair.keeps_norms == false ? "; a norm or a clip leaves a gradient out that it takes now" : "";
+}
+
 std::string option_text(const CheckResult& result, const OptionRepair& option) {
   std::string text = fmt::format("  option {}: {}{} in place of {}{}", option.option, one_line(option.right.front()),
                                  option.to_default ? ", its default," : "", one_line(option.value),
                                  option.given ? "" : ", its default");
   if (option.asks_otherwise) text += "; what is right changes with it";
   if (!option.sizes.empty()) text += fmt::format("; the sizes are then {}", option.sizes);
+  if (!option.repair.keeps_norms) text += "; whether norms and clips take what they take now was not looked at";
   const std::string sizes = option.sizes.empty() ? own_sizes(result) : "these sizes";
   text += fmt::format("\n     {}\n     {}\n", reach_text(option.repair), replay_text(sizes, option.repair));
   std::vector<std::string> others;
@@ -78,9 +88,8 @@ std::string tried_text(const diagnosis::OptionRepairs& options) {
   const int right = static_cast<int>(options.repairs.size());
   text += right == 0 ? "; none was found to be right"
                      : fmt::format("; {} {} one that is right", counted(right, "option"), right == 1 ? "has" : "have");
-  if (options.without_norm > 0)
-    text += fmt::format("; {} match{} without a norm or a clip that is taken now", options.without_norm,
-                        options.without_norm == 1 ? "es" : "");
+  if (const std::size_t count = options.without_norm.size(); count > 0)
+    text += fmt::format("; {} match{} without a norm or a clip that is taken now", count, count == 1 ? "es" : "");
   return text;
 }
 
@@ -106,6 +115,7 @@ void write_json_option(const OptionRepair& option, JsonWriter& json) {
   json.end_array();
   json.key("to_default").boolean(option.to_default);
   json.key("asks_otherwise").boolean(option.asks_otherwise);
+  if (option.repair.keeps_norms) json.key("keeps_norms").boolean(*option.repair.keeps_norms);
   if (!option.sizes.empty()) json.key("sizes").string(option.sizes);
   json.key("verified").strings(option.repair.verified, true);
   json.key("reach").string(name_of(option.repair.reach));
@@ -123,9 +133,11 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
   const std::string cut_off =
       findings.cut_off.empty() ? "" : fmt::format("  the search was cut off: {}\n", one_line_text(findings.cut_off));
   if (findings.repairs.empty() && findings.found > 0) {
-    write(fmt::format(
-        "  none of the {} schedules that match at a small layout was seen to match at {}; {} were tried\n{}",
-        findings.found, own_sizes(result), findings.tried, cut_off));
+    const std::string found =
+        findings.found == 1
+            ? "the one schedule that matches at a small layout was not seen to match"
+            : fmt::format("none of the {} schedules that match at a small layout was seen to match", findings.found);
+    write(fmt::format("  {} at {}; {} tried\n{}", found, own_sizes(result), were(findings.tried, "schedule"), cut_off));
     return;
   }
   const std::optional<Preset>& preset = result.scenario ? result.scenario->preset : std::nullopt;
@@ -136,9 +148,8 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
   if (findings.repairs.empty()) {
     write(cut_off.empty()
               ? fmt::format("  no repair was found among the {} tried; docs/repair.md says which\n",
-                            counted(findings.tried, "schedule") + (findings.tried == 1 ? " that was" : " that were"))
-              : fmt::format("  no repair was found; {} tried\n{}",
-                            counted(findings.tried, "schedule") + (findings.tried == 1 ? " was" : " were"), cut_off));
+                            were(findings.tried, "schedule", "that "))
+              : fmt::format("  no repair was found; {} tried\n{}", were(findings.tried, "schedule"), cut_off));
     return;
   }
   int number = 0;
@@ -147,13 +158,12 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
     for (const std::string& step : repair.steps) {
       if (std::find(steps.begin(), steps.end(), step) == steps.end()) steps.push_back(step);
     }
-    write(fmt::format("\n  {}. {}; {}{}\n", ++number, fmt::join(steps, ", "), added_bytes_text(repair.added_bytes),
-                      repair.other_owners ? "; other ranks own the gradient" : ""));
+    write(fmt::format("\n  {}. {}; {}{}{}\n", ++number, fmt::join(steps, ", "), added_bytes_text(repair.added_bytes),
+                      repair.other_owners ? "; other ranks own the gradient" : "", norms_text(repair)));
     for (const Json& edit : repair.edits) write("     " + one_line(edit) + "\n");
     write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(own_sizes(result), repair)));
   }
-  write(fmt::format("\n  {} tried; {} of them {}\n{}",
-                    counted(findings.tried, "schedule") + (findings.tried == 1 ? " was" : " were"), findings.found,
+  write(fmt::format("\n  {} tried; {} of them {}\n{}", were(findings.tried, "schedule"), findings.found,
                     findings.found == 1 ? "matches" : "match", cut_off));
 }
 
@@ -164,7 +174,7 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
   json.key("file").string(result.file);
   json.key("verdict").string(name_of(result.verdict));
   const diagnosis::OptionRepairs& options = findings.options;
-  if (options.values + options.without_verdict > 0) {
+  if (options.values + options.without_verdict > 0 || !options.cut_off.empty()) {
     json.key("options").begin_array();
     for (const OptionRepair& option : options.repairs) write_json_option(option, json);
     json.end_array();
@@ -175,7 +185,18 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
       json.key("values").number(options.at_small);
       json.end_object();
     }
+    if (!options.without_norm.empty()) {
+      json.key("option_values_without_norm").begin_array();
+      for (const diagnosis::OptionValue& one : options.without_norm) {
+        json.begin_object(true);
+        json.key("option").string(one.option);
+        json.key("value").value(one.value, true);
+        json.end_object();
+      }
+      json.end_array();
+    }
     if (options.without_verdict > 0) json.key("option_values_without_verdict").number(options.without_verdict);
+    if (!options.cut_off.empty()) json.key("options_cut_off").string(options.cut_off);
   }
   json.key("repairs").begin_array();
   for (const Repair& repair : findings.repairs) write_json_repair(repair, json);

@@ -49,13 +49,15 @@ def test_json(run, files):
     assert list(report) == ["lockstep", "file", "verdict", "repairs", "found", "tried", "time"]
     assert report["verdict"] == "mismatch" and report["found"] >= len(report["repairs"]) == 3
     best = report["repairs"][0]
-    assert list(best) == ["edits", "steps", "verified", "sizes", "reach", "proof", "other_owners", "added_bytes_per_rank"]
+    assert list(best) == ["edits", "steps", "verified", "sizes", "reach", "proof", "other_owners", "keeps_norms", "added_bytes_per_rank"]
     assert best["edits"] == [{"set": "mean", "reduce": "avg"}]
     assert best["steps"] == ["mean"]
     assert best["verified"] == ["symbolic", "host"]
     assert best["sizes"] == {"tried": 5, "right": 3, "wrong_at": "micro-batches 2"}
     assert best["reach"] == "some sizes"
-    assert (best["other_owners"], best["added_bytes_per_rank"]) == (False, 0)
+    assert (best["other_owners"], best["keeps_norms"], best["added_bytes_per_rank"]) == (False, True, 0)
+    # A check looks at nothing of the kind.
+    assert "keeps_norms" not in json.loads(run("check", "-f", "json", "wrong.json").stdout)["diagnosis"]["repairs"][0]
 
 
 def test_each_repair_is_right_when_it_is_written(run, files):
@@ -203,8 +205,8 @@ def test_options_of_the_framework_come_before_edits_of_its_steps(run, files):
     assert list(report) == ["lockstep", "file", "verdict", "options", "option_values_tried", "repairs", "found", "tried", "time"]
     assert report["options"][0] == {
         "option": "gradient_predivide_factor", "value": 4, "given": True, "right": [1, 2, 3], "to_default": True,
-        "asks_otherwise": False, "verified": ["symbolic", "host"], "reach": "every size of the axes in play",
-        "proof": "right for every size of dp",
+        "asks_otherwise": False, "keeps_norms": True, "verified": ["symbolic", "host"],
+        "reach": "every size of the axes in play", "proof": "right for every size of dp",
     }
     # 2 divides twice where there are two ranks: of it nothing more is said than was seen.
     two = of_deepspeed({**TWICE, "gradient_predivide_factor": 2})
@@ -349,6 +351,7 @@ def test_an_option_that_takes_a_norm_or_clip_away_in_any_run_is_no_repair(run, f
     assert rights(run, "own.json") == {}
     shown = run("repair", "own.json").stdout
     assert "1 other value of 1 option was tried, one at a time; none was found to be right; 1 matches without a norm or a clip that is taken now\n" in shown
+    assert json.loads(run("repair", "-f", "json", "own.json").stdout)["option_values_without_norm"] == [{"option": "o", "value": True}]
     document["schedule"]["options"] = {"o": True}
     (files / "with.json").write_text(json.dumps(document))
     assert run("check", "-q", "with.json").returncode == 0
@@ -375,6 +378,23 @@ def test_what_is_right_at_the_files_own_sizes_is_not_said_to_be_wrong_for_every_
     shown = run("repair", "own.json").stdout
     assert "  option o: true in place" in shown and "wrong for every size" not in shown
     assert "     wrong at other sizes; the smallest wrong layout has dp 1" in shown
+
+
+def test_a_list_of_tokens_is_not_read_for_other_micro_batches(run, files):
+    """A list of two for two optimizer steps of one micro-batch would be that of one step with two, which asks for another gradient."""
+    name = ROOT / "scenarios/pytorch/42577-join-divides-by-all.json"
+    best = json.loads(run("repair", "-f", "json", name).stdout)["repairs"][0]
+    assert best["edits"] == [{"set": "dp_scale", "by": "1 / sum(tokens.ranks, dp, micro_batch)"}]
+    assert best["sizes"] == {"tried": 0, "right": 0, "wrong_at": ""} and best["reach"] == "the layouts tried"
+    assert "     no other layout was tried (symbolic)\n" in run("repair", name).stdout
+
+
+def test_an_option_that_gives_a_list_of_tokens_other_micro_batches_has_no_verdict(run, files):
+    backward = {**BACKWARD, "steps": [{**BACKWARD["steps"][0], "by": "1 / tokens"}]}
+    counts = {"micro_batches": {"if": "o", "then": 2, "else": 1}, "loss": "piece_mean"}
+    tokens = {"steps": 2, "tokens": [[[[1]], [[3]]], [[[5]], [[7]]]]}
+    write_with_option(files, FLAG, [backward, SUM], {"dp": 2}, batch=tokens, of_framework={"batch": counts})
+    assert json.loads(run("repair", "-f", "json", "own.json").stdout)["option_values_without_verdict"] == 1
 
 
 def test_values_without_a_verdict_are_counted_apart(run, files):

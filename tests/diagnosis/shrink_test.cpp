@@ -93,6 +93,30 @@ TEST_CASE("a file at other sizes has them in every optimizer step, and expects n
   CHECK(changed.find("layout")->find("dp")->text() == "2");
 }
 
+TEST_CASE("a list of tokens is read for its own micro-batches alone") {
+  const auto listed = [](const std::string& batch) {
+    return scenario_at(R"({ "dp": 1, "pp": 2 })", one_weight, "", "{ " + batch + " }");
+  };
+  // For each of two optimizer steps: with two micro-batches it would be that of one step, used again.
+  for (const char* tokens : {"[[[[1]]], [[[3]]]]", R"({ "main": "even", "main_again": [[[[1]]], [[[3]]]] })"}) {
+    const auto text = std::string(R"("steps": 2, "micro_batches": 1, "loss": { "weight": "1 / tokens)") +
+                      (tokens[0] == '{' ? ".main_again\" }" : "\" }") + R"(, "tokens": )" + tokens;
+    INFO(text);
+    const auto file = listed(text);
+    CHECK(diagnosis::read_at(*file, {{}, 2}) == nullptr);
+    CHECK(diagnosis::read_at(*file, {{}, 3}) == nullptr);
+    REQUIRE(diagnosis::read_at(*file, {{{"pp", 3}}, 1}) != nullptr);
+    CHECK(diagnosis::read_at(*file, {{{"pp", 3}}, 0})->layout.pp == 3);
+  }
+  // Of one step with two micro-batches, and of steps with three and one.
+  CHECK(diagnosis::read_at(*listed(R"("steps": 2, "micro_batches": 2, "tokens": [[[[1]]], [[[3]]]])"), {{}, 1}) ==
+        nullptr);
+  const auto unequal = listed(R"("steps": 2, "micro_batches": [3, 1], "tokens": [[[[1]]], [[[3]]], [[[5]]], [[[7]]]])");
+  CHECK(diagnosis::read_at(*unequal, {{}, 2}) == nullptr);
+  CHECK(diagnosis::read_at(*unequal, {{{"pp", 1}}, 0}) != nullptr);
+  CHECK(diagnosis::read_at(*listed(R"("steps": 2, "micro_batches": [3, 1], "tokens": "even")"), {{}, 2}) != nullptr);
+}
+
 TEST_CASE("around the smallest sizes each axis in play and the micro-batches are at one to four, and three") {
   const auto around = [](const std::string& layout, const FileSizes& smallest, const std::string& batch) {
     Names list;
