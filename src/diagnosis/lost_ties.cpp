@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -20,6 +21,10 @@ namespace {
 std::set<int> wrong_with_copies(const CheckResult& result) {
   const Model& model = result.scenario->schedule->model;
   std::set<int> found;
+  int number = 0;
+  const bool any = std::any_of(model.logicals().begin(), model.logicals().end(),
+                               [&](const Logical& logical) { return logical.original != number++; });
+  if (!any) return found;
   for (const int parameter : wrong_set(result).parameters) {
     const int original = model.original(model.logical_of(parameter));
     if (model.copies(original).size() > 1) found.insert(original);

@@ -9,10 +9,10 @@
 
 namespace lockstep::test {
 
-/// Schedules at random, sensible and not; the same one for the same seed.
+/// Schedules at random, sensible and not; the same one for the same seed. `copies`: some with a lost tie.
 class RandomSchedule {
  public:
-  explicit RandomSchedule(unsigned seed) : random_(seed) {}
+  explicit RandomSchedule(unsigned seed, bool copies = false) : random_(seed), copies_(copies) {}
 
   Schedule make() {
     Layout layout = dp(pick({1, 2, 3, 4}));
@@ -102,7 +102,7 @@ class RandomSchedule {
       result.push_back(other);
     }
     // A lost tie: another copy on the same ranks, or on those of the other stage.
-    if (chance(3)) {
+    if (copies_ && chance(3)) {
       Parameter other = result.back();
       other.name = "copy";
       other.copy = "second";
@@ -151,6 +151,7 @@ class RandomSchedule {
   }
 
   std::mt19937 random_;
+  bool copies_;
 };
 
 }  // namespace lockstep::test
