@@ -38,6 +38,7 @@ struct Parameter {
   std::vector<Axis> partial;
   std::vector<Axis> dispatch;
   std::string tied;  ///< empty: not tied
+  std::string copy;  ///< which copy of what it is tied to: those with different ones share no buffer
   std::vector<std::string> uses = {"main"};
   std::optional<std::vector<int>> micro_batches;  ///< in which it takes part; none: all
   struct Only {
@@ -60,16 +61,18 @@ struct SiteUse {
   std::string use;
 };
 
-/// One tensor as one device has it: a parameter, or all parameters tied together.
+/// One tensor as one device has it: a parameter, or all parameters tied together. Where the tie is lost, so that ranks
+/// have several tensors, it is one of these copies.
 struct Logical {
   std::string name;             ///< of its first parameter
   std::string tied;             ///< the tied group's name or empty
-  std::vector<int> parameters;  ///< sites in model order
-  std::vector<SiteUse> uses;    ///< site by site
+  int original = 0;             ///< the first copy, in whose name all of them get gradients; itself where there is one
+  std::vector<int> parameters;  ///< sites in model order, of this copy
+  std::vector<SiteUse> uses;    ///< site by site, of all copies; only the original has them
   std::vector<std::int64_t> shape;
   Dtype dtype = Dtype::float32;
   std::int64_t numel = 0;
-  bool frozen = false;  ///< all of its sites are
+  bool frozen = false;  ///< all sites of all copies are
 };
 
 /// A piece of a logical tensor: a box, one interval per dimension. Row-major inside.
@@ -105,7 +108,16 @@ class Model {
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<Logical>& logicals() const { return logicals_; }
-  /// The parameters of a logical one that are not frozen, in model order.
+  /// The copies of one tensor of one device, in model order, of which `logical` is one; most have one.
+  const std::vector<int>& copies(int logical) const { return copies_[static_cast<std::size_t>(original(logical))]; }
+  int original(int logical) const { return logicals_[static_cast<std::size_t>(logical)].original; }
+  /// Whether one device has it as a tensor of its own, and trains it: of several copies the original is.
+  bool is_trained_tensor(int logical) const {
+    return original(logical) == logical && !logicals_[static_cast<std::size_t>(logical)].frozen;
+  }
+  /// The sites of all copies, in model order.
+  std::vector<int> sites(int logical) const;
+  /// Those of them that are not frozen.
   std::vector<int> trained(int logical) const;
   int logical_of(int parameter) const { return logical_of_[static_cast<std::size_t>(parameter)]; }
   const std::vector<Piece>& pieces(int logical) const { return pieces_[static_cast<std::size_t>(logical)]; }
@@ -115,7 +127,9 @@ class Model {
   /// Index of `logical`'s buffer on `rank`, or -1. A rank holds at most one buffer of a logical
   /// parameter.
   int buffer_of(int rank, int logical) const;
-  /// Index into Logical::uses of this parameter's use.
+  /// Index of the first buffer on `rank` of a copy of `logical`, or -1.
+  int buffer_of_copy(int rank, int logical) const;
+  /// Index into Logical::uses, of the original, of this parameter's use.
   int site_use(int parameter, std::string_view use) const;
 
   /// Row-major index in the logical tensor of element `local` of a piece.
@@ -129,6 +143,7 @@ class Model {
 
   std::vector<Parameter> parameters_;
   std::vector<Logical> logicals_;
+  std::vector<std::vector<int>> copies_;  // by logical; of originals
   std::vector<int> logical_of_;
   std::vector<std::vector<Piece>> pieces_;
   std::vector<std::unique_ptr<LocalModel>> locals_;

@@ -14,6 +14,7 @@
 #include "src/cli/output.h"
 #include "src/cli/written_scenario.h"
 #include "src/diagnosis/any_sizes.h"
+#include "src/diagnosis/lost_ties.h"
 #include "src/diagnosis/option_repairs.h"
 #include "src/diagnosis/repairs.h"
 #include "src/diagnosis/verify_repair.h"
@@ -52,6 +53,7 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
 void search_options(const CheckResult& result, report::RepairFindings& findings) {
   const auto begin = std::chrono::steady_clock::now();
   findings.options = diagnosis::option_repairs(result);
+  findings.lost_ties = diagnosis::lost_ties(result);
   findings.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 

@@ -25,13 +25,14 @@ int steps_on_right(const CheckResult& result, const FoundRepair& repair) {
   const std::vector<ListedStep> steps = listed_steps(result.scenario->schedule->steps);
   const Model& model = result.scenario->schedule->model;
   std::set<int> wrong;
-  for (const int parameter : wrong_set(result).parameters) wrong.insert(model.logical_of(parameter));
+  for (const int parameter : wrong_set(result).parameters) wrong.insert(model.original(model.logical_of(parameter)));
   const auto is_on_right = [&](const Candidate& edit) {
     const ListedStep* step = find_listed(steps, edit.step);
     if (step == nullptr || edit.edit.action != Edit::Action::set) return false;
     const ActingStep acting(*step->step);
     for (std::size_t at = 0; at < model.parameters().size(); ++at) {
-      const bool right = !model.parameters()[at].frozen && !wrong.contains(model.logical_of(static_cast<int>(at)));
+      const bool right =
+          !model.parameters()[at].frozen && !wrong.contains(model.original(model.logical_of(static_cast<int>(at))));
       if (right && acting.acts_on(model.parameters()[at])) return true;
     }
     return false;

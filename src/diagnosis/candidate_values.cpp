@@ -128,9 +128,10 @@ void find_groups(const Schedule& schedule, CandidateValues& values) {
   std::vector<Over> picks;
   collect_picks(schedule.steps, picks);
   // Copies of one parameter may live on stages in the middle.
-  for (const Logical& logical : schedule.model.logicals()) {
+  for (int logical = 0; logical < static_cast<int>(schedule.model.logicals().size()); ++logical) {
+    if (schedule.model.original(logical) != logical) continue;
     std::set<int> stages;
-    for (const int parameter : logical.parameters) {
+    for (const int parameter : schedule.model.sites(logical)) {
       const std::optional<int>& stage = schedule.model.parameters()[at(parameter)].stage;
       if (stage) stages.insert(*stage);
     }

@@ -21,6 +21,7 @@
 #include "src/diagnosis/divergence.h"
 #include "src/diagnosis/engine_details.h"
 #include "src/diagnosis/engines.h"
+#include "src/diagnosis/lost_ties.h"
 #include "src/diagnosis/machine_share.h"
 #include "src/diagnosis/mpi_processes.h"
 #include "src/diagnosis/other_tests.h"
@@ -134,6 +135,9 @@ void within_budget(CheckResult& result, const std::string& what, const std::func
 void try_blame(CheckResult& result, const CheckOptions& options) {
   within_budget(result, "The search for the step at fault",
                 [&] { diagnosis::search_blame(result, options.blame_where_expected); });
+  within_budget(result, "The search for lost ties", [&] {
+    if (std::string note = diagnosis::lost_ties(result); !note.empty()) result.notes.push_back(std::move(note));
+  });
 }
 
 /// Where that costs less than a second the ranks of a large layout are replayed as well, and both must agree.

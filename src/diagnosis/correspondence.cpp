@@ -112,8 +112,13 @@ void Correspondence::compare_parameters(std::vector<std::string>& reasons) {
     }
     met.insert(found->second);
     const Logical& new_one = others[at(found->second)];
-    if (old_one.shape != new_one.shape || old_one.frozen != new_one.frozen ||
-        old_one.uses.size() != new_one.uses.size() || !placed_alike(static_cast<int>(i), found->second))
+    const std::string &old_name = before_.model.logicals()[at(old_one.original)].name,
+                      &new_name = others[at(new_one.original)].name;
+    if (old_name != new_name)
+      reasons.push_back(fmt::format("Parameter \"{}\" is a copy of \"{}\" in the old one and of \"{}\" in the new one.",
+                                    old_one.name, old_name, new_name));
+    else if (old_one.shape != new_one.shape || old_one.frozen != new_one.frozen ||
+             old_one.uses.size() != new_one.uses.size() || !placed_alike(static_cast<int>(i), found->second))
       reasons.push_back(fmt::format("Parameter \"{}\" has another shape, place or use in the new one.", old_one.name));
     else if (contributions(before_, old_one) != contributions(after_, new_one))
       reasons.push_back(fmt::format(

@@ -166,9 +166,8 @@ class Expectations {
     static const SymbolicResult nothing;
     const SymbolicResult* exact = exact_of(result_);
     for (const NormResult& norm : (exact == nullptr ? nothing : *exact).norm) {
-      const Logical& logical = model().logicals()[at(model().logical_of(norm.parameter))];
-      const bool named = std::any_of(logical.parameters.begin(), logical.parameters.end(),
-                                     [&](int site) { return name(site) == parameter; });
+      const std::vector<int> sites = model().sites(model().logical_of(norm.parameter));
+      const bool named = std::any_of(sites.begin(), sites.end(), [&](int site) { return name(site) == parameter; });
       if (named) found.insert(norm.counted);
     }
     const auto same = [&](const std::string& counted) {

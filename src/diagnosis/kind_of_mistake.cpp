@@ -65,7 +65,8 @@ std::optional<Mistake> kind_of_edit(const Edit& edit, const Schedule& right) {
       break;
     case Edit::Action::parameter:
       for (const Json::Member& value : edit.parameter_values) {
-        if (scenario::contains_word("partial shard dispatch tied stage", value.key)) return Mistake::wrong_placement;
+        if (scenario::contains_word("partial shard dispatch tied copy stage", value.key))
+          return Mistake::wrong_placement;
       }
       break;
   }

@@ -25,7 +25,8 @@ Replicas compare_norms(const CheckResult& result) {
   for (const BufferResult& buffer : symbolic_of(result)->buffers) {
     const LocalBuffer& local = model.local(buffer.rank).buffers[at(buffer.buffer)];
     const int norm = symbolic_of(result)->norm_of[at(buffer.rank)];
-    for (const Interval& owned : buffer.owned) owners[{local.logical, local.piece}].push_back({owned, norm});
+    for (const Interval& owned : buffer.owned)
+      owners[{model.original(local.logical), local.piece}].push_back({owned, norm});
   }
   Replicas found = Replicas::alone;
   for (auto& [key, list] : owners) {
@@ -48,8 +49,8 @@ Replicas compare_norms(const CheckResult& result) {
 std::optional<std::vector<Rational>> squared_norm_ratios(const CheckResult& result) {
   const Model& model = result.scenario->schedule->model;
   Rational elements(0);
-  for (const Logical& logical : model.logicals()) {
-    if (!logical.frozen) elements += Rational(logical.numel);
+  for (int logical = 0; logical < static_cast<int>(model.logicals().size()); ++logical) {
+    if (model.is_trained_tensor(logical)) elements += Rational(model.logicals()[at(logical)].numel);
   }
   std::map<int, Rational> counted;  // by rank
   for (const NormResult& norm : symbolic_of(result)->norm) {

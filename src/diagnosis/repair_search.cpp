@@ -17,7 +17,8 @@ namespace lockstep::diagnosis {
 
 namespace {
 
-constexpr std::size_t most_first_edits = 16, most_complements = 80, no_repair = static_cast<std::size_t>(-1);
+constexpr std::size_t most_first_edits = 16, most_mending = 8, most_complements = 80,
+                      no_repair = static_cast<std::size_t>(-1);
 
 /// Inside of `each`, the weight of a contribution in the whole step's loss, times the size that an average takes away
 /// again: "dp / sum(tokens, dp, micro_batch)".
@@ -358,8 +359,16 @@ void SearchForRepairs::complementary() {
 
 /// A second edit of what the best first edits leave.
 void SearchForRepairs::sequential() {
+  // What is right for the few parameters that are tried first may leave alone what others need, as where each owner's
+  // reduction is a step of its own.
+  const auto others = std::stable_partition(
+      firsts_.begin(), firsts_.end(), [this](const FirstEdit& edit) { return space_.mends_the_few(edit.answer); });
+  std::vector<FirstEdit> mending(firsts_.begin(), others);
+  if (mending.size() > most_mending) mending.resize(most_mending);
+  firsts_.erase(firsts_.begin(), others);
   // What is too much or has changed may have to go before anything looks better.
   if (firsts_.size() > most_first_edits) firsts_.resize(most_first_edits);
+  firsts_.insert(firsts_.begin(), mending.begin(), mending.end());
   firsts_.insert(firsts_.end(), plain_firsts_.begin(), plain_firsts_.end());
   for (const bool inserts : {false, true}) {  // there are many more of them
     for (std::size_t first = 0; first < firsts_.size() && !has_ordinary_repair(); ++first)

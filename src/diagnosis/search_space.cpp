@@ -98,7 +98,7 @@ void say_for_all_sizes(std::vector<Step>& right, const std::vector<ListedStep>& 
 /// A parameter, or one that is tied to it.
 bool is_wrong_anywhere(const Model& model, std::size_t index, const std::vector<int>& wrong_buffers) {
   const int logical = model.logical_of(static_cast<int>(index));
-  const std::vector<int>& sites = model.logicals()[at(logical)].parameters;
+  const std::vector<int> sites = model.sites(logical);
   return std::any_of(sites.begin(), sites.end(), [&](int site) { return wrong_buffers[at(site)] > 0; });
 }
 
@@ -198,11 +198,16 @@ OracleAnswer SearchSpace::judge(std::vector<Step>& steps) {
   return all_->judge_these(steps);
 }
 
+bool SearchSpace::mends_the_few(const OracleAnswer& now) const {
+  return few_ != nullptr && now.wrong_buffers.size() != few_base_.wrong_buffers.size();
+}
+
 bool SearchSpace::is_better(const OracleAnswer& now) const {
   if (few_base_.state == OracleAnswer::State::failed) return true;
-  if (now.distance >= few_base_.distance || now.wrong_buffers.size() != few_base_.wrong_buffers.size()) return false;
+  const OracleAnswer& before = mends_the_few(now) ? base_ : few_base_;
+  if (now.distance >= before.distance || now.wrong_buffers.size() != before.wrong_buffers.size()) return false;
   for (std::size_t at = 0; at < now.wrong_buffers.size(); ++at) {
-    if (now.wrong_buffers[at] > 0 && few_base_.wrong_buffers[at] == 0) return false;
+    if (now.wrong_buffers[at] > 0 && before.wrong_buffers[at] == 0) return false;
   }
   return true;
 }

@@ -35,6 +35,8 @@ class SearchSpace {
 
   /// First with a few of the parameters that are wrong, then with all. The steps are as they were when it returns.
   OracleAnswer judge(std::vector<Step>& steps);
+  /// Nothing is wrong with the few, and something with others.
+  bool mends_the_few(const OracleAnswer& now) const;
   /// Less of what is wrong is wrong, and nothing that was right.
   bool is_better(const OracleAnswer& now) const;
   /// Whether an edit of `steps` acts on anything that is wrong, before or after; a step on other parameters alone

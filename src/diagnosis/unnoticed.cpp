@@ -20,7 +20,7 @@ namespace {
 std::vector<char> wrong_logicals(const Model& model, const SymbolicResult& symbolic) {
   std::vector<char> wrong(model.logicals().size());
   for (const BufferResult& buffer : symbolic.buffers) {
-    char& one = wrong[at(model.local(buffer.rank).buffers[at(buffer.buffer)].logical)];
+    char& one = wrong[at(model.original(model.local(buffer.rank).buffers[at(buffer.buffer)].logical))];
     for (const PieceResult& piece : buffer.pieces) one |= static_cast<char>(!piece.right);
   }
   return wrong;
@@ -33,7 +33,7 @@ double norm_ratio(const Model& model, const std::vector<char>& wrong, const Rati
   const double ratio = number(exact.numerator()) / number(exact.denominator());
   double got = 0, expected = 0;
   for (std::size_t logical = 0; logical < wrong.size(); ++logical) {
-    if (model.logicals()[logical].frozen) continue;
+    if (!model.is_trained_tensor(static_cast<int>(logical))) continue;
     const auto elements = static_cast<double>(model.logicals()[logical].numel);
     expected += elements;
     got += elements * (wrong[logical] != 0 ? ratio * ratio : 1);
@@ -63,7 +63,7 @@ std::vector<std::string> who_would_not_notice(const CheckResult& result) {
   const std::vector<char> wrong = wrong_logicals(model, *symbolic);
   bool all = true;
   for (std::size_t logical = 0; logical < wrong.size(); ++logical)
-    all = all && (wrong[logical] != 0 || model.logicals()[logical].frozen);
+    all = all && (wrong[logical] != 0 || !model.is_trained_tensor(static_cast<int>(logical)));
   if (!wrong_in_norm_alone(result)) sentences.push_back(replicas_sentence(result));
   if (sentences.size() == 1 && sentences.front().empty()) sentences.clear();
   const std::optional<Rational> ratio = overall_ratio(result);

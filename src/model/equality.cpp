@@ -10,10 +10,10 @@ namespace lockstep {
 
 bool operator==(const Parameter& a, const Parameter& b) {
   const auto content = [](const Parameter& parameter) {
-    const auto& [name, shape, dtype, stage, chunk, shard, partial, dispatch, tied, uses, micro_batches, only, frozen,
-                 tags, place] = parameter;
-    return std::tie(name, shape, dtype, stage, chunk, shard, partial, dispatch, tied, uses, micro_batches, only, frozen,
-                    tags);
+    const auto& [name, shape, dtype, stage, chunk, shard, partial, dispatch, tied, copy, uses, micro_batches, only,
+                 frozen, tags, place] = parameter;
+    return std::tie(name, shape, dtype, stage, chunk, shard, partial, dispatch, tied, copy, uses, micro_batches, only,
+                    frozen, tags);
   };
   return content(a) == content(b);
 }

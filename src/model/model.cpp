@@ -81,7 +81,8 @@ Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& d
     : parameters_(std::move(parameters)) {
   const std::size_t mistakes = diagnostics.size();
   if (parameters_.empty()) diagnostics.add({}, "the model has no parameter; it needs at least one");
-  std::unordered_map<std::string_view, int> parameter_named, logical_tied;
+  std::unordered_map<std::string_view, int> parameter_named, original_tied;
+  constexpr std::size_t most_copies = 100;
   for (int p = 0; p < static_cast<int>(parameters_.size()); ++p) {
     const Parameter& parameter = parameters_[at(p)];
     model::check_placement(mesh, parameter, diagnostics);
@@ -89,21 +90,35 @@ Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& d
       diagnostics.add(parameter.place,
                       "the parameter name \"" + parameter.name + "\" is given twice; names are unique");
     }
+    int original = static_cast<int>(logicals_.size());
+    if (!parameter.tied.empty()) original = original_tied.emplace(parameter.tied, original).first->second;
     int logical = static_cast<int>(logicals_.size());
-    if (!parameter.tied.empty()) logical = logical_tied.emplace(parameter.tied, logical).first->second;
-    if (logical == static_cast<int>(logicals_.size())) {
-      logicals_.push_back({parameter.name, parameter.tied, {}, {}, parameter.shape, parameter.dtype, 0, true});
-    } else {
-      model::check_tie(parameters_[at(logicals_[at(logical)].parameters.front())], parameter, diagnostics);
+    if (original < logical) {
+      model::check_tie(parameters_[at(logicals_[at(original)].parameters.front())], parameter, diagnostics);
+      for (const int copy : copies_[at(original)]) {
+        if (parameters_[at(logicals_[at(copy)].parameters.front())].copy == parameter.copy) logical = copy;
+      }
     }
-    Logical& whole = logicals_[at(logical)];
-    whole.parameters.push_back(p);
+    if (logical == static_cast<int>(logicals_.size())) {
+      if (original < logical && copies_[at(original)].size() == most_copies) {
+        diagnostics.add(parameter.place, "\"" + parameter.tied + "\" has more than " + std::to_string(most_copies) +
+                                             " copies; expected at most that many");
+        return;
+      }
+      logicals_.push_back(
+          {parameter.name, parameter.tied, original, {}, {}, parameter.shape, parameter.dtype, 0, true});
+      copies_.emplace_back();
+      copies_[at(original)].push_back(logical);
+    }
+    logicals_[at(logical)].parameters.push_back(p);
+    Logical& whole = logicals_[at(original)];
     whole.frozen = whole.frozen && parameter.frozen;
     if (!parameter.frozen) {
       for (const std::string& use : parameter.uses) whole.uses.push_back({p, use});
     }
     logical_of_.push_back(logical);
   }
+  for (Logical& logical : logicals_) logical.frozen = logicals_[at(logical.original)].frozen;
   if (diagnostics.size() != mistakes) return;
 
   for (Logical& logical : logicals_) {
@@ -154,8 +169,18 @@ Model::Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& d
   }
 }
 
+std::vector<int> Model::sites(int logical) const {
+  std::vector<int> found;
+  for (const int copy : copies(logical)) {
+    const std::vector<int>& own = logicals_[at(copy)].parameters;
+    found.insert(found.end(), own.begin(), own.end());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 std::vector<int> Model::trained(int logical) const {
-  std::vector<int> found = logicals_[at(logical)].parameters;
+  std::vector<int> found = sites(logical);
   std::erase_if(found, [&](int parameter) { return parameters_[at(parameter)].frozen; });
   return found;
 }
@@ -166,9 +191,16 @@ int Model::buffer_of(int rank, int logical) const {
   return place >= 1 && place < static_cast<int>(index.size()) ? index[at(place)] : -1;
 }
 
+int Model::buffer_of_copy(int rank, int logical) const {
+  for (const int copy : copies(logical)) {
+    if (const int buffer = buffer_of(rank, copy); buffer >= 0) return buffer;
+  }
+  return -1;
+}
+
 int Model::site_use(int parameter, std::string_view use) const {
   // They stand site by site, the sites in model order.
-  const std::vector<SiteUse>& uses = logicals_[at(logical_of(parameter))].uses;
+  const std::vector<SiteUse>& uses = logicals_[at(original(logical_of(parameter)))].uses;
   const auto first = std::lower_bound(uses.begin(), uses.end(), parameter,
                                       [](const SiteUse& one, int wanted) { return one.parameter < wanted; });
   for (auto found = first; found != uses.end() && found->parameter == parameter; ++found) {

@@ -54,7 +54,7 @@ void Planner::plan_use(const Component& component, const EventUse& use, Plan& pl
   }
   const Call& call = event.calls.front();
   const int buffer = (*call.buffers)[use.position];
-  const int logical = schedule_.model.local(call.rank).buffers[at(buffer)].logical;
+  const int logical = schedule_.model.original(schedule_.model.local(call.rank).buffers[at(buffer)].logical);
   if (any_view) {
     for (const Call& member : event.calls)
       planned.views.push_back(member.owned.empty() ? nullptr : &member.owned[use.position]);

@@ -140,16 +140,15 @@ std::vector<int> Reference::sources(int parameter, const std::vector<Holder>& ho
 
 std::vector<ReferenceTerm> Reference::terms(int logical, int piece, int optimizer_step) const {
   std::vector<ReferenceTerm> result;
-  const auto& holders = holders_[at(logical)][at(piece)];
   const int first = batch_.first_micro_batch(optimizer_step);
-  for (const int parameter : model_.logicals()[at(logical)].parameters) {
+  for (const int parameter : model_.trained(logical)) {
     const Parameter& site = model_.parameters()[at(parameter)];
-    if (site.frozen) continue;
+    const auto& holders = holders_[at(model_.logical_of(parameter))][at(piece)];
     for (int m = 0; m < batch_.micro_batches(optimizer_step); ++m) {
       for (const int source : sources(parameter, holders, m)) {
         for (const std::string& use : site.uses) {
           if (tokens(use, first + m, source) == 0) continue;
-          result.push_back({gradient_key(logical, source, first + m, model_.site_use(parameter, use)),
+          result.push_back({gradient_key(model_.original(logical), source, first + m, model_.site_use(parameter, use)),
                             weight(use, optimizer_step, first + m, source)});
         }
       }
@@ -159,11 +158,10 @@ std::vector<ReferenceTerm> Reference::terms(int logical, int piece, int optimize
 }
 
 std::int64_t Reference::most_terms(int logical, int piece, int optimizer_step) const {
-  const auto holders = static_cast<std::int64_t>(holders_[at(logical)][at(piece)].size());
   std::int64_t most = 0;
-  for (const int parameter : model_.logicals()[at(logical)].parameters) {
+  for (const int parameter : model_.trained(logical)) {
     const Parameter& site = model_.parameters()[at(parameter)];
-    if (site.frozen) continue;
+    const auto holders = static_cast<std::int64_t>(holders_[at(model_.logical_of(parameter))][at(piece)].size());
     std::int64_t sources = holders;
     if (!site.dispatch.empty()) {
       const Groups& groups = dispatch_groups_[at(parameter)];

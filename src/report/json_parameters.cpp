@@ -26,6 +26,9 @@ class ParametersWriter {
     json_.begin_object();
     json_.key("name").string(parameter.name);
     json_.key("tied").string_or_null(parameter.tied);
+    if (!parameter.copy.empty()) {
+      json_.key("copy").string(parameter.copy);
+    }
     json_.key("verdict").string(finding.wrong ? "mismatch" : "match");
     json_.key("replicas_agree");
     const SymbolicResult* symbolic = symbolic_of(result_);

@@ -130,6 +130,7 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
   write(verdict_line(result, style));
   if (result.verdict == Verdict::match) return write("  there is nothing to repair\n");
   options_text(result, findings.options, write);
+  if (!findings.lost_ties.empty()) write("  " + one_line_text(findings.lost_ties) + "\n");
   const std::string cut_off =
       findings.cut_off.empty() ? "" : fmt::format("  the search was cut off: {}\n", one_line_text(findings.cut_off));
   if (findings.repairs.empty() && findings.found > 0) {
@@ -198,6 +199,7 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
     if (options.without_verdict > 0) json.key("option_values_without_verdict").number(options.without_verdict);
     if (!options.cut_off.empty()) json.key("options_cut_off").string(options.cut_off);
   }
+  if (!findings.lost_ties.empty()) json.key("lost_ties").string(findings.lost_ties);
   json.key("repairs").begin_array();
   for (const Repair& repair : findings.repairs) write_json_repair(repair, json);
   json.end_array();

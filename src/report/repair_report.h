@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "lockstep/check.h"
@@ -12,6 +13,7 @@ namespace lockstep::report {
 /// What `lockstep repair` found for one file.
 struct RepairFindings {
   diagnosis::OptionRepairs options;  ///< of the framework
+  std::string lost_ties;             ///< what ties are lost, and whether tying again is right; "" where none is
   std::vector<Repair> repairs;       ///< the best first; those alike are one
   int found = 0;                     ///< all of them
   int tried = 0;                     ///< schedules that were replayed

@@ -98,6 +98,9 @@ void write_parameters(const Scenario& scenario, report::JsonWriter& json) {
     if (!parameter.tied.empty()) {
       json.key("tied").string(parameter.tied);
     }
+    if (!parameter.copy.empty()) {
+      json.key("copy").string(parameter.copy);
+    }
     if (parameter.frozen) {
       json.key("frozen").boolean(true);
     }

@@ -59,6 +59,7 @@ std::string parameter_line(const Mesh& mesh, const Parameter& parameter) {
     if (placement != "R" || axis == "tp") line += fmt::format("  {} {}", axis, placement);
   }
   if (!parameter.tied.empty()) line += fmt::format("  tied: {}", parameter.tied);
+  if (!parameter.copy.empty()) line += fmt::format("  copy: {}", parameter.copy);
   if (parameter.frozen) line += "  frozen";
   if (parameter.uses.size() > 1) line += fmt::format("  uses: {}", fmt::join(parameter.uses, ", "));
   if (!parameter.tags.empty()) line += fmt::format("  tags: {}", fmt::join(parameter.tags, ", "));

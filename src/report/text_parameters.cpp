@@ -86,7 +86,8 @@ class ParametersText {
   void head(const Section& section) {
     const Parameter& parameter = model_.parameters()[at(section.finding->parameter)];
     const std::string mark = section.finding->wrong ? style_.bad("✗") : style_.good("✓");
-    const std::string tied = parameter.tied.empty() ? "" : fmt::format(" (tied: {})", parameter.tied);
+    const std::string copy = parameter.copy.empty() ? "" : fmt::format(", copy: {}", parameter.copy);
+    const std::string tied = parameter.tied.empty() ? "" : fmt::format(" (tied: {}{})", parameter.tied, copy);
     if (section.parameters == 1) {
       const std::string& name = section.names.front();
       const std::string shown =

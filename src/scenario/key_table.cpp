@@ -68,6 +68,9 @@ const std::vector<ObjectRow> rows_of_objects = {
           "Axes over which each rank's backward yields only its own share, to be summed."},
          {"dispatch", Type::axes, "", "[]", "Expert-mesh axes whose tokens arrive through the all-to-all."},
          {"tied", Type::name, "", "", "Group name: parameters with the same one are one logical parameter."},
+         {"copy", Type::name, "", "",
+          "Which copy of its tied group it is: those with different ones share no buffer on a rank, as after a lost "
+          "tie."},
          {"uses", Type::identifiers, "", "[\"main\"]", "Sites or loss terms that yield a contribution each."},
          {"micro_batches", Type::indices, "", "all",
           "Micro-batches, from 0 in each optimizer step, in which it takes part."},

@@ -127,6 +127,12 @@ std::optional<Parameter> read_parameter(const Json& object, Reading& reading) {
   if (const Json* partial = fields.find("partial")) parameter.partial = read_axes(*partial);
   if (const Json* dispatch = fields.find("dispatch")) parameter.dispatch = read_axes(*dispatch);
   parameter.tied = fields.text("tied");
+  parameter.copy = fields.text("copy");
+  if (const Json* copy = fields.find("copy"); copy != nullptr && parameter.tied.empty()) {
+    reading.diagnostics.add(
+        copy->place(),
+        fmt::format("\"copy\" {} says which copy of a tied group this is; \"tied\" has to name the group", where));
+  }
   if (const Json* uses = fields.find("uses")) {
     parameter.uses = fields.texts("uses");
     check_uses_of_parameter(parameter.uses, *uses, reading);

@@ -111,6 +111,7 @@ Json to_json(const Parameter& parameter) {
   if (!parameter.partial.empty()) object.set("partial", written_axes(parameter.partial));
   if (!parameter.dispatch.empty()) object.set("dispatch", written_axes(parameter.dispatch));
   if (!parameter.tied.empty()) object.set("tied", Json::string(parameter.tied));
+  if (!parameter.copy.empty()) object.set("copy", Json::string(parameter.copy));
   if (parameter.uses != Parameter().uses) object.set("uses", scenario::written(parameter.uses));
   if (parameter.micro_batches) object.set("micro_batches", scenario::written(*parameter.micro_batches));
   if (!parameter.only.empty()) {

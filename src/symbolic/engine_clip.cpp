@@ -111,12 +111,13 @@ ClipNorm SymbolicEngine::State::counts_of(const std::vector<int>& calls) {
       const Call& call = event.calls[member];
       std::vector<CountedStretch> own;
       for (std::size_t i = 0; i < call.buffers->size(); ++i) {
-        const LocalBuffer& local = local_buffer(call.rank, (*call.buffers)[i]);
+        const int buffer = (*call.buffers)[i];
+        const int original = original_of(call.rank, buffer), piece = local_buffer(call.rank, buffer).piece;
         std::int64_t begin = 0;
         for (const symbolic::Contents::Segment& segment : contents.content(norm.held[member][i])) {
           Budget::spend(2);
           for (const Interval& part : intersect(call.owned[i], Intervals{{begin, segment.end}}))
-            own.push_back({local.logical, local.piece, part, segment.form});
+            own.push_back({original, piece, part, segment.form});
           begin = segment.end;
         }
       }
@@ -139,7 +140,7 @@ ClipNorm::Runs SymbolicEngine::State::counts_of_one_device(int optimizer_step) {
   std::vector<CountedStretch> stretches;
   const auto& logicals = schedule.model.logicals();
   for (int logical = 0; logical < static_cast<int>(logicals.size()); ++logical) {
-    if (logicals[at(logical)].frozen) continue;
+    if (!schedule.model.is_trained_tensor(logical)) continue;
     const auto& pieces = schedule.model.pieces(logical);
     for (int piece = 0; piece < static_cast<int>(pieces.size()); ++piece) {
       const std::int64_t numel = pieces[at(piece)].numel;

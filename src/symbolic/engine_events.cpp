@@ -104,13 +104,13 @@ void SymbolicEngine::State::collective(const Event& event) {
   const Call& lead = event.calls.front();
   for (std::size_t position = 0; position < lead.buffers->size(); ++position) {
     std::vector<int> values;
-    const LocalBuffer& own = local_buffer(lead.rank, (*lead.buffers)[position]);
+    const int lead_buffer = (*lead.buffers)[position];
     bool alike = true;
     for (const Call& call : event.calls) {
       const int buffer = (*call.buffers)[position];
-      const LocalBuffer& other = local_buffer(call.rank, buffer);
       values.push_back(held(slot(call.step->buffer), call.rank, buffer));
-      alike = alike && other.logical == own.logical && other.piece == own.piece &&
+      alike = alike && original_of(call.rank, buffer) == original_of(lead.rank, lead_buffer) &&
+              local_buffer(call.rank, buffer).piece == local_buffer(lead.rank, lead_buffer).piece &&
               (call.owned.empty() ? lead.owned.empty()
                                   : !lead.owned.empty() && call.owned[position] == lead.owned[position]);
     }
@@ -147,9 +147,10 @@ void SymbolicEngine::State::shifted(const Event& event, std::size_t position, st
   std::vector<symbolic::Frame> frames;
   for (std::size_t i = 0; i < event.calls.size(); ++i) {
     const Call& call = event.calls[i];
-    const LocalBuffer& buffer = local_buffer(call.rank, (*call.buffers)[position]);
+    const int number = (*call.buffers)[position];
+    const LocalBuffer& buffer = local_buffer(call.rank, number);
     views.push_back(call.owned.empty() ? all_of(buffer) : call.owned[position]);
-    frames.push_back({buffer.logical, buffer.piece, 0});
+    frames.push_back({original_of(call.rank, number), buffer.piece, 0});
     stretches.push_back(contents.extract(values[i], views.back(), frames.back()));
   }
   const std::int64_t length = size(views.front());

@@ -103,7 +103,7 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
         const int buffer = (*call.buffers)[i];
         const LocalBuffer& local = local_buffer(call.rank, buffer);
         const Intervals& final_owned = timeline.owned[step][at(call.rank)][at(buffer)];
-        auto& list = elements[{local.logical, local.piece}];
+        auto& list = elements[{original_of(call.rank, buffer), local.piece}];
         const int then = norm.held[member][i];
         const int at_last = snapshots[step][index(call.rank, buffer)];
         for (const Interval& interval : subtract(call.owned[i], final_owned))
@@ -142,7 +142,7 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
       Profile profile;
       const auto& logicals = schedule.model.logicals();
       for (int logical = 0; logical < static_cast<int>(logicals.size()); ++logical) {
-        if (logicals[at(logical)].frozen) continue;
+        if (!schedule.model.is_trained_tensor(logical)) continue;
         std::map<Count, std::int64_t> elements;
         const auto& pieces = schedule.model.pieces(logical);
         for (int piece = 0; piece < static_cast<int>(pieces.size()); ++piece) {
@@ -169,7 +169,7 @@ void SymbolicEngine::State::count_norm(int optimizer_step, SymbolicResult& resul
     }
     result.norm_of.push_back(norm.number);
     for (const Finding& finding : norm.wrong) {
-      const int buffer = schedule.model.buffer_of(rank, finding.logical);
+      const int buffer = schedule.model.buffer_of_copy(rank, finding.logical);
       const int parameter =
           buffer >= 0 ? local_buffer(rank, buffer).parameters.front() : schedule.model.trained(finding.logical).front();
       result.norm.push_back({parameter, rank, finding.counted, "1", finding.elements, finding.of});

@@ -32,6 +32,8 @@ struct SymbolicEngine::State {
   int slot(const std::string& name);
   std::size_t index(int rank, int buffer) const { return memory.first[at(rank)] + static_cast<std::size_t>(buffer); }
   const LocalBuffer& local_buffer(int rank, int buffer) const { return schedule.model.local(rank).buffers[at(buffer)]; }
+  /// All copies of a logical parameter get gradients in the name of the first.
+  int original_of(int rank, int buffer) const { return schedule.model.original(local_buffer(rank, buffer).logical); }
 
   // Comparison (engine_verdict.cpp, engine_norm.cpp).
   SymbolicResult judge(int optimizer_step);

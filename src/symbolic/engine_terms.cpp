@@ -9,7 +9,7 @@ namespace lockstep {
 
 std::vector<Term> SymbolicEngine::terms(int form, int rank, int buffer) const {
   const LocalBuffer& own = state_->local_buffer(rank, buffer);
-  return state_->terms(form, own.logical, own.piece);
+  return state_->terms(form, state_->original_of(rank, buffer), own.piece);
 }
 
 std::vector<Term> SymbolicEngine::State::terms(int form, int logical, int piece) {
@@ -74,7 +74,8 @@ Rational SymbolicEngine::State::by(const Term& term) {
   const int micro_batch = term.micro_batch - schedule.batch.first_micro_batch(optimizer_step);
   const auto added_on = [&](int rank) {
     const auto events = backward_events.find({optimizer_step, micro_batch, rank});
-    const int buffer = schedule.model.buffer_of(rank, term.logical);
+    const SiteUse& site = schedule.model.logicals()[at(term.logical)].uses[at(term.site_use)];
+    const int buffer = schedule.model.buffer_of(rank, schedule.model.logical_of(site.parameter));
     if (events == backward_events.end() || buffer < 0) return false;
     for (auto event = events->second.rbegin(); event != events->second.rend(); ++event) {
       const Call& call = timeline.events[*event].calls.front();

@@ -18,8 +18,12 @@ std::vector<int> placement_classes(const Model& model) {
   };
   std::vector<int> result;
   for (const Logical& logical : model.logicals()) {
+    if (const auto known = static_cast<std::size_t>(logical.original); known < result.size()) {
+      result.push_back(result[known]);  // a copy
+      continue;
+    }
     std::vector<std::vector<int>> key;
-    for (int parameter : logical.parameters) {
+    for (int parameter : model.sites(logical.original)) {
       const Parameter& site = model.parameters()[at(parameter)];
       key.push_back({site.stage.value_or(-1), site.frozen ? 1 : 0, site.micro_batches ? 1 : 0});
       std::vector<int>& shards = key.emplace_back();
@@ -162,7 +166,7 @@ void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
   std::vector<char> wrong(schedule.model.logicals().size(), 0);
   for (const BufferResult& buffer : result.buffers) {
     for (const PieceResult& piece : buffer.pieces) {
-      if (!piece.right) wrong[at(local_buffer(buffer.rank, buffer.buffer).logical)] = 1;
+      if (!piece.right) wrong[at(original_of(buffer.rank, buffer.buffer))] = 1;
     }
   }
   struct Held {
@@ -170,11 +174,11 @@ void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
     int form;
     bool right;
   };
-  std::map<std::pair<int, int>, std::vector<Held>> owners;  // by logical and piece
+  std::map<std::pair<int, int>, std::vector<Held>> owners;  // by the original of a logical parameter and piece
   for (const BufferResult& buffer : result.buffers) {
-    const LocalBuffer& local = local_buffer(buffer.rank, buffer.buffer);
-    if (!wrong[at(local.logical)]) continue;
-    auto& list = owners[{local.logical, local.piece}];
+    const int original = original_of(buffer.rank, buffer.buffer);
+    if (!wrong[at(original)]) continue;
+    auto& list = owners[{original, local_buffer(buffer.rank, buffer.buffer).piece}];
     for (const PieceResult& piece : buffer.pieces) list.push_back({piece.elements, piece.form, piece.right});
   }
   for (auto& [key, list] : owners) {
@@ -193,8 +197,10 @@ void SymbolicEngine::State::compare_replicas(SymbolicResult& result) const {
         form = held_part.form;
       }
     }
-    if (!agree) result.replicas_agree[at(key.first)] = false;
-    if (replicated) result.replicated[at(key.first)] = true;
+    for (const int copy : schedule.model.copies(key.first)) {
+      if (!agree) result.replicas_agree[at(copy)] = false;
+      if (replicated) result.replicated[at(copy)] = true;
+    }
   }
 }
 

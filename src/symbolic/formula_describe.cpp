@@ -90,7 +90,8 @@ std::string missing_part(const Schedule& schedule, const std::vector<Key>& missi
   const SiteUse& use = logical.uses[at(*uses.begin())];
   const std::string& site = schedule.model.parameters()[at(use.parameter)].name;
   if (use.use == "main") return "the share of " + site + " is missing";
-  return "the use " + use.use + (logical.parameters.size() > 1 ? " of " + site : "") + " is missing";
+  const bool several = schedule.model.sites(logical.original).size() > 1;
+  return "the use " + use.use + (several ? " of " + site : "") + " is missing";
 }
 
 std::string multiple(const Rational& ratio) {

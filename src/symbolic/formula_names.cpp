@@ -38,13 +38,13 @@ bool is_plain_in_bracket(const std::string& name) {
 Names::Names(const Schedule& schedule, int rank, int buffer, const std::vector<Term>& support)
     : schedule_(&schedule), rank_(rank) {
   const LocalBuffer& local = schedule.model.local(rank).buffers[at(buffer)];
-  own_ = {false, local.logical, local.piece, 0};
+  own_ = {false, schedule.model.original(local.logical), local.piece, 0};
   if (!support.empty()) {
     own_step_ = step_of(support.front().micro_batch);
   } else if (schedule.batch.steps() == 1) {
     own_step_ = 0;
   }
-  if (own_step_) supports_.emplace(std::tuple(local.logical, local.piece, *own_step_), indexed(support));
+  if (own_step_) supports_.emplace(std::tuple(own_.logical, local.piece, *own_step_), indexed(support));
 }
 
 int Names::step_of(int micro_batch) const {
@@ -84,7 +84,7 @@ int Names::sites_with(const Frame& frame, const std::string& use) const {
 
 int Names::piece_on(int rank, int logical) const {
   if (rank < 0 || rank >= schedule_->mesh.world()) return -1;
-  const int buffer = model().buffer_of(rank, logical);
+  const int buffer = model().buffer_of_copy(rank, logical);
   return buffer < 0 ? -1 : model().local(rank).buffers[at(buffer)].piece;
 }
 

@@ -59,7 +59,7 @@ class Names {
   int default_piece(int logical, int source) const;
   /// "[NAME@4+5]": `parameter` is the site that is named, in quotes where its name could be read as something else.
   std::string bracket(const Frame& frame, int parameter, int source);
-  /// The piece of `logical` on `rank`, or -1.
+  /// The piece of `logical`, or of a copy of it, on `rank`, or -1.
   int piece_on(int rank, int logical) const;
 
  private:

@@ -208,7 +208,7 @@ Frame References::frame_of(const Reference& reference, int source) const {
   if (!reference.bracket) return frame;
   const Reference::Bracket& bracket = *reference.bracket;
   const std::string& name = names_.model().parameters()[at(bracket.parameter)].name;
-  frame.logical = names_.model().logical_of(bracket.parameter);
+  frame.logical = names_.model().original(names_.model().logical_of(bracket.parameter));
   frame.piece =
       bracket.holder ? names_.piece_on(*bracket.holder, frame.logical) : names_.default_piece(frame.logical, source);
   frame.offset = bracket.shift;

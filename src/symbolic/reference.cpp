@@ -74,7 +74,7 @@ class Device {
   }
 
   // Who computes something for this site of the piece, under the name that it goes by.
-  std::set<Origin> sources(int parameter, int logical, int piece) const {
+  std::set<Origin> sources(int parameter, int piece) const {
     const Mesh& mesh = schedule_.mesh;
     const Parameter& site = schedule_.model.parameters()[at(parameter)];
     std::set<Origin> result;
@@ -84,6 +84,7 @@ class Device {
       for (int rank = 0; rank < mesh.world(); ++rank) dispatched[fixed_coordinates(site, rank)].push_back(rank);
     }
     std::vector<int> holders;
+    const int logical = schedule_.model.logical_of(parameter);
     Budget::spend(mesh.world());
     for (int rank = 0; rank < mesh.world(); ++rank) {
       if (site.stage && mesh.coordinate(rank, Axis::pp) != *site.stage) continue;
@@ -151,19 +152,20 @@ class Device {
 
 std::vector<Term> reference_terms(const Schedule& schedule, int logical, int piece, int optimizer_step) {
   const Device device(schedule, optimizer_step);
-  const Logical& tensor = schedule.model.logicals()[at(logical)];
+  const int original = schedule.model.original(logical);
+  const Logical& tensor = schedule.model.logicals()[at(original)];
   std::vector<Term> terms;
   for (std::size_t site_use = 0; site_use < tensor.uses.size(); ++site_use) {
     const SiteUse& site = tensor.uses[site_use];
     if (schedule.model.parameters()[at(site.parameter)].frozen) continue;
-    for (const Origin& source : device.sources(site.parameter, logical, piece)) {
+    for (const Origin& source : device.sources(site.parameter, piece)) {
       Budget::spend(4);
       if (device.tokens(site.use, source) == 0) continue;
       Term term;
       term.rank = source.rank;
       term.micro_batch = schedule.batch.first_micro_batch(optimizer_step) + source.micro_batch;
       term.site_use = static_cast<int>(site_use);
-      term.logical = logical;
+      term.logical = original;
       term.piece = piece;
       term.coefficient = device.weight(site.use, source);
       terms.push_back(term);

@@ -193,6 +193,10 @@ Config recognize(const Scenario& scenario) {
   for (int rank = 0; rank < schedule.mesh.world(); ++rank) check_rank(config, schedule, rank, place);
   // One device has one tensor where the scenario has one logical parameter.
   for (const Logical& logical : schedule.model.logicals()) {
+    const Parameter& first = schedule.model.parameters()[at(logical.parameters.front())];
+    if (schedule.model.copies(logical.original).size() > 1)
+      refuse(first.place,
+             fmt::format("\"{}\" has several copies, a lost tie, and in it what is tied is one tensor", logical.tied));
     if (logical.name != "embedding.word_embeddings.weight") continue;
     const bool tied = std::any_of(logical.parameters.begin(), logical.parameters.end(), [&](int parameter) {
       return schedule.model.parameters()[at(parameter)].name == "output_layer.weight";

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section "model" of the scenario format."""
 
+import json
+
 from contract_program import (
     W,
     assert_held,
@@ -353,3 +355,93 @@ def test_tied_parameters_on_one_rank_share_one_buffer_in_the_place_of_the_first(
     assert owned(report, "word") == {0: [[0, 4]]} and owned(report, "layer") == {1: [[0, 4]]}
     assert_held(report, "word", {0: "1/2: g0 g1 g0@head g1@head"})
     assert [entry["name"] for entry in show(content)["geometry"][0]["parameters"]] == ["word", "layer"]
+
+
+LOST = [parameter("word", [4], tied="t"), parameter("layer", [4]), parameter("head", [4], tied="t", copy="head")]
+
+
+def wrong(report):
+    return [entry["name"] for entry in report["parameters"] if entry["verdict"] == "mismatch"]
+
+
+def test_copies_of_a_tied_parameter_are_buffers_of_their_own_and_each_must_come_to_the_whole():
+    report = check(scenario([backward()], LOST))
+    assert report["verdict"] == "mismatch"
+    assert wrong(report) == ["word", "head"]
+    assert_held(report, "word", {0: "g0"})
+    assert_held(report, "head", {0: "g0"})
+    assert named(report, "word")["reference"]["formula"] == named(report, "head")["reference"]["formula"] == "g0"
+    assert not named(report, "word")["replicas_agree"] and not named(report, "head")["replicas_agree"]
+    # Each is cut, owned and gathered by itself.
+    scatter = step("scatter", "reduce_scatter", over="dp", geometry={"kind": "flat"})
+    report = check(scenario([backward(), scatter], LOST, {"dp": 2}))
+    assert [owned(report, name) for name in ("word", "layer", "head")] == [
+        {0: [[0, 4]]},
+        {0: [[0, 2]], 1: [[2, 4]]},
+        {1: [[0, 4]]},
+    ]
+
+
+def test_copies_of_one_name_and_those_without_share_a_buffer_on_a_rank():
+    names = ("a", "b", "c", "d")
+    parameters = [parameter(name, [4], tied="t") for name in names]
+    for each in parameters[2:]:
+        each["copy"] = "second"
+    report = check(scenario([backward()], parameters))
+    assert wrong(report) == ["a", "c"]
+    assert_held(report, "a", {0: "g0 g0@b"})
+    assert_held(report, "c", {0: "g0 g0@d"})
+    for each in parameters:
+        each["copy"] = "second"
+    assert verdicts(scenario([backward()], parameters)) == ["match"]
+
+
+def test_copies_on_different_ranks_are_summed_like_any_tied_ones():
+    ends = [parameter("word", [4], tied="t"), parameter("head", [4], tied="t", copy="head", stage=-1)]
+    report = check(scenario([backward(), step("sum", "all_reduce", over={"pp": ["first", "last"]})], ends, {"pp": 2}))
+    assert report["verdict"] == "match"
+    assert_held(report, "word", {0: "g0 g1@head"})
+    assert_held(report, "head", {1: "g0@word g1"})
+    # Nor is what another copy's buffer brings foreign on the same ranks.
+    both = [
+        step("there", "all_reduce", over="dp", params=["word"], only={"dp": 0}),
+        step("here", "all_reduce", over="dp", params=["head"], only={"dp": 1}),
+    ]
+    report = check(scenario([backward(), *both], [LOST[0], LOST[2]], {"dp": 2}))
+    assert_held(report, "word", {0: "g0 g1@head", 1: "g1"})
+    assert_held(report, "head", {0: "g0", 1: "g0@word g1"})
+
+
+def test_a_copy_is_one_of_a_tied_group_of_at_most_100():
+    assert messages(scenario([backward()], [parameter("w", [4], copy="head")]))
+    many = [parameter(f"p{number}", [1], tied="t", copy=str(number)) for number in range(101)]
+    assert messages(scenario([backward()], many))
+    assert verdicts(scenario([backward()], many[:100])) == ["mismatch"]
+
+
+def test_neither_prove_nor_the_transformer_engine_follows_copies():
+    content = scenario([backward(), step("mean", "all_reduce", over="dp")], LOST, {"dp": "any"})
+    process = run("prove", write(content))
+    assert process.returncode == 1 and process.stdout.startswith("open"), process.stdout
+    assert "several copies" in process.stdout
+    preset = {"preset": "gpt2", "layers": 1, "hidden": 8, "heads": 2, "vocab": 16, "positions": 8, "edits": []}
+    content = with_model(preset)
+    content["schedule"] = {**NOTHING, "edits": [{"parameter": "output_layer.weight", "copy": "head"}]}
+    assert "several copies" in message(content)
+
+
+def test_what_ties_copies_again_is_said_with_what_comes_of_it():
+    report = check(scenario([backward()], LOST))
+    note = next(note for note in report["notes"] if "copies" in note)
+    assert "t (word, head)" in note and '{ "parameter": "head", "copy": null }' in note
+    assert note.endswith("they are one again, and the schedule is right.")
+    # It may not be all that is wrong.
+    report = check(scenario([backward()], LOST, {"dp": 2}))
+    assert next(note for note in report["notes"] if "copies" in note).endswith("is not right either.")
+    # What is wrong with others is not theirs.
+    more = [*LOST[:2], parameter("head", [4], tied="t", copy="head", stage=-1)]
+    steps = [backward(), step("sum", "all_reduce", over="pp", params=["tied:t"]), step("half", "scale", by="1/2", params=["layer"])]
+    report = check(scenario(steps, more, {"pp": 2}))
+    assert wrong(report) == ["layer"] and not any("copies" in note for note in report.get("notes", []))
+    process = run("repair", "--format", "json", write(scenario([backward()], LOST)))
+    assert process.returncode == 1 and "they are one again" in json.loads(process.stdout)["lost_ties"]

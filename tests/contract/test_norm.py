@@ -113,6 +113,18 @@ def test_a_tied_parameter_is_one_logical_parameter_to_be_counted_once():
     )
 
 
+def test_an_element_of_copies_is_counted_in_one_of_them():
+    lost = [parameter("word", [4], tied="t"), parameter("head", [4], tied="t", copy="head")]
+    ends, sync = [lost[0], {**lost[1], "stage": 1}], step("sync", "all_reduce", over="pp")
+    twice = report(sync, step("norm", "norm", over="pp"), parameters=ends, layout={"pp": 2})
+    assert counts(twice) == [("word", 0, "2", "1"), ("head", 1, "2", "1")]
+    once = report(sync, step("norm", "norm", over="pp", params=["word"]), parameters=ends, layout={"pp": 2})
+    assert once["verdict"] == "match"
+    # On one rank, whose norm counts both: in the name of the first.
+    both = report(step("norm", "norm"), parameters=lost, layout={"dp": 1})
+    assert counts(both) == [("word", 0, "2", "1")]
+
+
 def test_combine_is_sum_by_default_and_mean_of_norms_is_never_right_over_more_than_one_rank():
     for keys, verdict in (({}, "match"), ({"combine": "sum"}, "match"), ({"combine": "mean_of_norms"}, "mismatch")):
         assert report(SCATTER, step("norm", "norm", over="dp", **keys))["verdict"] == verdict

@@ -17,6 +17,7 @@ from contract_program import (
     rank_entries,
     run,
     scenario,
+    show,
     step,
     write,
 )
@@ -267,6 +268,13 @@ def test_several_uses_in_one_buffer_are_listed_under_the_first():
     report = check(scenario([backward()], TIED, DP2))
     assert list(rank_entries(report, "word")) == [0, 1] and named(report, "head")["ranks"] == []
     assert_held(report, "word", {0: "g0 g0@head", 1: "g1 g1@head"})
+
+
+def test_copy_is_there_where_the_file_says_which_copy_of_a_tied_group_it_is():
+    lost = [TIED[0], {**TIED[1], "copy": "second"}]
+    report = check(scenario([backward()], lost, {"pp": 2}), "--all")
+    assert [named(report, name).get("copy") for name in ("word", "head")] == [None, "second"]
+    assert [entry.get("copy") for entry in show(scenario([backward()], lost, {"pp": 2}))["parameters"]] == [None, "second"]
 
 
 def test_tied_names_the_group():

@@ -65,7 +65,7 @@ inline void compare_on_random_schedules(unsigned all, const EngineRun& run) {
   Compared compared;
   const unsigned seeds = cases(all);
   for (unsigned seed = 0; seed < seeds; ++seed) {
-    const Schedule built = RandomSchedule(seed).make();
+    const Schedule built = RandomSchedule(seed, true).make();
     const std::optional<Timeline> timeline = walk_if_possible(built);
     if (!timeline) continue;
     INFO("seed " << seed << ", " << built.mesh.world() << " ranks");

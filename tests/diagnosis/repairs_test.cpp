@@ -134,6 +134,21 @@ TEST_CASE("two mistakes need two edits, and no pair is looked for where one edit
   CHECK(diagnosis::find_repairs(check_text(eight_layers(tail)), single).repairs.empty());
 }
 
+TEST_CASE("two owners, each of which is reduced to in a step of its own, are mended together") {
+  const CheckResult result = check_text(
+      with_batch(scenario_text(R"({ "dp": 2 })", R"([ { "name": "a", "shape": [4] }, { "name": "b", "shape": [4] } ])",
+                               R"J([ { "name": "micro_batches", "op": "each", "steps": [
+                            { "name": "backward", "op": "backward", "by": "1 / sum(tokens, dp, micro_batch)" },
+                            { "name": "first", "op": "reduce", "over": "dp", "root": 0, "params": ["a"] },
+                            { "name": "second", "op": "reduce", "over": "dp", "root": 1, "params": ["b"] } ] } ])J"),
+                 R"({ "micro_batches": 2 })"));
+  const std::vector<std::string> lines = lines_of(diagnosis::find_repairs(result));
+  const std::string first = R"({ "move": "first", "after": "micro_batches" })",
+                    second = R"({ "move": "second", "after": "micro_batches" })";
+  CHECK(std::any_of(lines.begin(), lines.end(),
+                    [&](const std::string& line) { return line == first + second || line == second + first; }));
+}
+
 TEST_CASE("a deadlock is repaired as well, and a schedule that is right is left alone") {
   const diagnosis::RepairSearch search = diagnosis::find_repairs(check_text(
       two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg", "when": "rank.dp == 0" })")));

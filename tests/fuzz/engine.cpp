@@ -80,7 +80,10 @@ class Writer {
     }
     if (choose_.one_in(4)) text += key("partial", choose_.of({"[\"tp\"]", "[\"ep\"]"}));
     if (choose_.one_in(6)) text += key("dispatch", choose_.of({"[\"ep\"]", "[\"ep\", \"edp\"]"}));
-    if (choose_.one_in(4)) text += key("tied", quoted("group"));
+    if (choose_.one_in(4)) {
+      text += key("tied", quoted("group"));
+      if (choose_.one_in(3)) text += key("copy", choose_.of({"\"second\"", "\"third\""}));
+    }
     if (choose_.one_in(5)) text += key("uses", choose_.of({"[\"main\", \"aux\"]", "[\"aux\"]"}));
     if (choose_.one_in(8)) text += key("micro_batches", choose_.of({"[0]", "[]", "[1]"}));
     if (choose_.one_in(8)) text += key("only", choose_.of({"{\"dp\": [0]}", "{\"dp\": \"last\"}"}));

@@ -111,6 +111,44 @@ TEST_CASE("tied parameters on one rank share one buffer in the place of the firs
   CHECK(together.local(0).buffers[0].parameters == std::vector<int>{0, 2});
 }
 
+TEST_CASE("copies of a tied parameter have buffers of their own and get gradients in the name of the first") {
+  Parameter embedding = parameter("embedding", {6}), head = parameter("head", {6}), third = parameter("third", {6});
+  embedding.tied = head.tied = third.tied = "words";
+  head.copy = third.copy = "head";
+  const Mesh mesh(layout(1, 1, 1));
+  const Model model = make(mesh, {parameter("norm", {2}), embedding, head, third});
+  REQUIRE(model.local(0).buffers.size() == 3);
+  CHECK(model.local(0).buffers[2].parameters == std::vector<int>{2, 3});
+  CHECK(model.logicals().size() == 3);
+  CHECK(model.original(2) == 1);
+  CHECK(model.copies(2) == std::vector<int>{1, 2});
+  CHECK(model.copies(0) == std::vector<int>{0});
+  CHECK(model.sites(2) == std::vector<int>{1, 2, 3});
+  CHECK(model.is_trained_tensor(1));
+  CHECK_FALSE(model.is_trained_tensor(2));
+  CHECK(model.logicals()[1].uses.size() == 3);
+  CHECK(model.site_use(3, "main") == 2);
+  CHECK(model.buffer_of(0, 2) == 2);
+  CHECK(model.buffer_of_copy(0, 2) == 1);
+}
+
+TEST_CASE("a tied group with a hundred copies is the largest") {
+  std::vector<Parameter> parameters;
+  for (int number = 0; number <= 100; ++number) {
+    parameters.push_back(parameter("p" + std::to_string(number), {2}));
+    parameters.back().tied = "t";
+    parameters.back().copy = std::to_string(number);
+  }
+  const Mesh mesh(layout(1, 1, 1));
+  Diagnostics diagnostics;
+  Model(mesh, parameters, diagnostics);
+  CHECK(diagnostics.size() == 1);
+  parameters.pop_back();
+  Diagnostics none;
+  Model(mesh, parameters, none);
+  CHECK(none.empty());
+}
+
 TEST_CASE("frozen parameters have no buffer and no use") {
   Parameter frozen = parameter("frozen", {6});
   frozen.frozen = true;

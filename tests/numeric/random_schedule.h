@@ -9,10 +9,10 @@
 
 namespace lockstep::test {
 
-/// Schedules at random, sensible and not; the same one for the same seed.
+/// Schedules at random, sensible and not; the same one for the same seed. `copies`: some with a lost tie.
 class RandomSchedule {
  public:
-  explicit RandomSchedule(unsigned seed) : random_(seed) {}
+  explicit RandomSchedule(unsigned seed, bool copies = false) : random_(seed), copies_(copies) {}
 
   Schedule make() {
     Layout layout = dp(pick({1, 2, 3, 4}));
@@ -59,7 +59,7 @@ class RandomSchedule {
     Step backward = backwards();
     backward.steps[0].by = Expression::parse("1/sum(tokens, dp, cp, micro_batch)");
     std::vector<Parameter> untied = parameters(layout);
-    for (Parameter& each : untied) each.tied.clear();
+    for (Parameter& each : untied) each.tied = each.copy = "";
     const int micro_batches = pick({1, 2, 3}), optimizer_steps = pick({1, 2});
     return schedule_of(layout, untied, {step(Op::zero, "zero"), backward, reduce}, micro_batches, optimizer_steps);
   }
@@ -99,6 +99,15 @@ class RandomSchedule {
       other.name = "tied";
       other.stage = 1 - *other.stage;
       result.front().tied = other.tied = "group";
+      result.push_back(other);
+    }
+    // A lost tie: another copy on the same ranks, or on those of the other stage.
+    if (copies_ && chance(3)) {
+      Parameter other = result.back();
+      other.name = "copy";
+      other.copy = "second";
+      if (layout.pp > 1 && chance(2)) other.stage = 1 - *other.stage;
+      result.back().tied = other.tied = "group";
       result.push_back(other);
     }
     return result;
@@ -142,6 +151,7 @@ class RandomSchedule {
   }
 
   std::mt19937 random_;
+  bool copies_;
 };
 
 }  // namespace lockstep::test

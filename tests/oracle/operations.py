@@ -203,8 +203,9 @@ class Operations:
         for at, index in enumerate(call.buffers):
             begin, end = call.slices[at][me]
             self.owned[call.rank][index] = set(call.acts_on[at][begin:end])
-            logical = self.model.buffers[call.rank][index].logical
-            callers = self.own_callers[call.optimizer_step].setdefault((call.step["name"], call.group, logical), [])
+            buffer = self.model.buffers[call.rank][index]
+            key = call.step["name"], call.group, buffer.logical, buffer.copy
+            callers = self.own_callers[call.optimizer_step].setdefault(key, [])
             callers.append((call.rank, index))
 
     # Collectives.

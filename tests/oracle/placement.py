@@ -33,11 +33,12 @@ def elements_of(box, shape):
 
 
 class Buffer:
-    """What one rank holds of one logical parameter; tied sites on one rank share it, in the place of the first."""
+    """What one rank holds of one copy of a logical parameter; its sites on one rank share it, in the place of the
+    first."""
 
     def __init__(self, logical, site, parameter, box):
         self.logical, self.box, self.sites = logical, box, [site]
-        self.name = parameter["name"]
+        self.name, self.copy = parameter["name"], parameter.get("copy")
         self.elements = elements_of(box, parameter["shape"])
         self.numel = len(self.elements)
         self.rows = box[0][1] - box[0][0] if box else 1
@@ -93,10 +94,11 @@ class Model:
             stage, logical = parameter.get("stage", 0), self.logical_of[site]
             if parameter.get("frozen") or (stage != "all" and self.mesh.coordinate("pp", stage) != coordinates["pp"]):
                 continue
-            if logical in held:
-                held[logical].sites.append(site)
+            key = logical, parameter.get("copy")
+            if key in held:
+                held[key].sites.append(site)
             else:
-                held[logical] = Buffer(logical, site, parameter, intervals_of(parameter, coordinates, self.mesh.size))
+                held[key] = Buffer(logical, site, parameter, intervals_of(parameter, coordinates, self.mesh.size))
         return list(held.values())  # in the order of first sites
 
     def logical_elements(self):

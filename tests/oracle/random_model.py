@@ -128,7 +128,8 @@ def decorate(rng, mesh, parameter, uses, micro_batches):
 
 
 def tie(rng, mesh, parameters):
-    """A second site of a parameter, as an output layer is of the embedding: on another stage or on the same rank."""
+    """A second site of a parameter, as an output layer is of the embedding: on another stage or on the same rank, in
+    one buffer there or, as after a lost tie, in two."""
     first = rng.choice(parameters)
     if first.get("frozen"):
         return
@@ -138,6 +139,10 @@ def tie(rng, mesh, parameters):
     if first.get("stage") == "all":
         first.pop("stage")
     second["stage"] = rng.choice((-1, -1, first.get("stage", 0)))
+    if rng.random() < 0.3:  # a lost tie
+        second["copy"] = "head"
+        if rng.random() < 0.3:
+            first["copy"] = "embedding"
     parameters.insert(rng.choice((len(parameters), parameters.index(first) + 1)), second)
 
 

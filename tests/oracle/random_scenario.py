@@ -108,7 +108,7 @@ def statistics(seeds):
                 counts["keys"][key] += key in step
         for parameter in plain["model"]["parameters"]:
             counts["parameters"]["any"] += 1
-            for key in ("shard", "partial", "dispatch", "tied", "uses", "micro_batches", "only", "frozen", "chunk"):
+            for key in ("shard", "partial", "dispatch", "tied", "copy", "uses", "micro_batches", "only", "frozen", "chunk"):
                 counts["parameters"][key] += key in parameter
         counts["errors"][result["errors"][0]["message"][:60] if result["verdict"] == "error" else "none"] += 1
     for what, counter in counts.items():

@@ -19,6 +19,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "oracle"))
 
 import expressions  # noqa: E402
 import placement  # noqa: E402
+from functions import WrongProof  # noqa: E402
 
 DENSE = ("tp", "cp", "sp", "dp", "pp")
 EXPERT = ("etp", "ep", "edp", "edp_shard", "edp_replicate")
@@ -204,6 +205,8 @@ class Program:
         self.logical_of, self.logicals, tied_as = [], [], {}
         for number, parameter in enumerate(self.parameters):
             tied = parameter.get("tied")
+            if tied and tied in tied_as and parameter.get("copy") != self.parameters[self.logicals[tied_as[tied]][0]].get("copy"):
+                raise WrongProof(f"{tied} has several copies, which no proof follows")
             if tied and tied in tied_as:
                 self.logical_of.append(tied_as[tied])
                 self.logicals[tied_as[tied]].append(number)

@@ -191,6 +191,17 @@ def test_a_prover_that_misread_the_scenario_is_found(own, tmp_path):
     assert decided >= 28
 
 
+def test_no_proof_is_of_copies(own, tmp_path):
+    scenario, report = own[0]
+    document = copy.deepcopy(scenario.document)
+    parameter_of(document, "output")["copy"] = "second"
+    path = tmp_path / "lost.json"
+    path.write_text(json.dumps(document))
+    assert not any(case["classes"] for case in prove(path)["proof"])
+    with pytest.raises(WrongProof, match="several copies"):
+        check_whole(report, Scenario(path), Counts(), random.Random(1))
+
+
 def test_buckets_begin_where_their_parameters_do():
     assert begins_aligned({})
     assert begins_aligned({"align_parameter": 64, "align_bucket": "lcm(n, 128)"})

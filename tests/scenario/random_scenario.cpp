@@ -163,6 +163,7 @@ Json RandomScenario::parameter(const std::string& name) {
   maybe(one, "partial", 15, {"[\"tp\"]", "[]", "[\"cp\"]"});
   maybe(one, "dispatch", 8, {"[\"ep\"]", "[\"ep\", \"edp\"]"});
   maybe(one, "tied", 12, {"\"word\""});
+  if (one.find("tied") != nullptr) maybe(one, "copy", 30, {"\"second\"", "\"third\""});
   maybe(one, "uses", 20, {"[\"main\"]", "[\"main\", \"aux\"]", "[\"aux\"]"});
   maybe(one, "micro_batches", 10, {"[0]", "[1, 0, 1]", "[]"});
   if (chance(12)) one.set("only", Json::object({{chance(50) ? "dp" : "pp", {}, any_of(coordinates)}}));

@@ -459,6 +459,11 @@ void StepSelections::make_classes() {
   const Model& model = world_.schedule().model;
   std::map<std::string, std::size_t> numbers;
   for (int logical = 0; logical < static_cast<int>(model.logicals().size()); ++logical) {
+    if (model.original(logical) != logical)
+      throw OutOfReach("", fmt::format("\"{}\" has several copies, a lost tie, and those are not followed",
+                                       model.logicals()[at(logical)].tied));
+  }
+  for (int logical = 0; logical < static_cast<int>(model.logicals().size()); ++logical) {
     if (model.logicals()[at(logical)].frozen) continue;
     std::map<std::string, int> cut_numbers;
     Class own = alone(logical, cut_numbers);
