@@ -239,6 +239,9 @@ OPERATIONS = {
     "what is left of a reduce to another rank": ("dist.reduce(g, 0); dist.reduce(g, 1)", False),
     "rows of one rank alone": ("dist.reduce(g, 0); f = (g.view(1, 6) / 4).repeat(4, 1) if R == 0 else torch.empty(0, 6); o = torch.empty(1, 6)\n"
                                "dist.all_to_all_single(o, f, [1, 0, 0, 0], [1] * 4 if R == 0 else [0] * 4); g = o.view(2, 3)", True),
+    "rows of which numpy's arrays tell": ("import numpy; dist.reduce(g, 0); f = (g.view(1, 6) / 4).repeat(4, 1) if R == 0 else torch.empty(0, 6)\n"
+                                          "o = torch.empty(1, 6); n = numpy.array([1] * 4 if R == 0 else [0] * 4)\n"
+                                          "dist.all_to_all_single(o, f, numpy.array([1, 0, 0, 0]), n); g = o.view(2, 3)", True),
     "the largest of all ranks": ("dist.all_reduce(g, dist.ReduceOp.MAX)", False),
     "gathered and scattered": ("l = [torch.empty(2, 3) for _ in range(4)] if R == 0 else None; dist.gather(g, l, 0)\n"
                                "l = [sum(l) / 4] * 4 if R == 0 else None; dist.scatter(g, l, 0)", True),

@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "python")]
 
+import document
 import extracting
 import running
 from cases import FRAMEWORKS, cases_of
@@ -34,9 +35,8 @@ def load(frameworks):
     from lockstep.extracting import ranks
 
     ranks.load()
-    importlib_later = [framework.load for framework in frameworks]
-    for one in importlib_later:
-        one()
+    for framework in frameworks:
+        framework.load()
 
 
 def judged(case, mutant, right, folder, ranks=None):
@@ -148,26 +148,61 @@ def measure_file(arguments, file, cases):
         return pool.end()
 
 
-def counted(rows):
-    """The table, and who was not seen."""
-    for file in sorted({row["mutant"]["file"] for row in rows}):
-        own = [row for row in rows if row["mutant"]["file"] == file]
-        print("\n%s: %d mutants" % (file, len(own)))
-        for runs in (running.OTHER, running.DIES, running.HANGS, running.ROUNDED, running.SAME):
-            for reduces in sorted({str(row.get("reduces")) for row in own if row["runs"] == runs}):
-                those = [row for row in own if row["runs"] == runs and str(row.get("reduces")) == reduces]
-                outcomes = {outcome: sum(row["extracted"] == outcome for row in those) for outcome in sorted({row["extracted"] for row in those})}
-                print("  ranks get %s%s: %d: %s" % (runs, "" if reduces == "None" else " (of noise: %s)" % reduces, len(those), outcomes))
-    for row in rows:
-        seen = row["extracted"] in (extracting.MISMATCH, extracting.ERROR)
-        if (row["runs"] in (running.SAME, running.ROUNDED)) == seen or row["extracted"] == extracting.UNDECIDED:
-            print(shown(row))
+def plain(text):
+    return " ".join(text.split())
 
 
-def shown(row):
-    mutant = Mutant(**row["mutant"])
-    return "%s:%d %s: %s\n    %s: ranks get %s %s %s; extracted: %s %s" % (
-        mutant.file.split("/")[-1], mutant.line, mutant.kind, mutant.said(), row["case"], row["runs"], row["why"], row.get("reduces", ""), row["extracted"], row["said"][:300])
+def known(file):
+    """Mutants of which it is known what an extraction says: {"file", "case", "old", "new", "place" among those that
+    are so, "extracted", "said"}; with nothing in "old" none. How many say something else."""
+    from planting import module_of
+
+    wanted = json.loads(Path(file).read_text(encoding="utf-8"))
+    frameworks = [one for one in FRAMEWORKS.values() if any(row["file"] in one.files for row in wanted)]
+    load(frameworks)
+    others = 0
+    for row in wanted:
+        framework = next(one for one in frameworks if row["file"] in one.files)
+        case = next(one for one in cases_of(framework) if one.name == row["case"])
+        found = [one for one in mutants_of(row["file"], Path(module_of(row["file"]).__file__).read_bytes())
+                 if plain(one.old) == row["old"] and plain(one.new) == row["new"]] [row["place"]:] if row["old"] else [None]
+        folder = tempfile.mkdtemp(prefix="lockstep-code-mutants-")
+        outcome, said = extracting.extract(case, found[0], folder, jobs=2) if found else ("no such mutant", "")
+        shutil.rmtree(folder, ignore_errors=True)
+        as_known = outcome == row["extracted"] and row["said"] in said
+        others += not as_known
+        print("%s: %s, `%s` becomes `%s`: %s: %s" % ("as known" if as_known else "ANOTHER", row["case"], row["old"], row["new"], outcome, said.split("\n")[0]), flush=True)
+    return others
+
+
+def at_size(arguments):
+    """Mutants that change a gradient on few ranks, extracted at more."""
+    there = [row for row in document.read(document.FIGURES) if row["runs"] == running.OTHER and row["ranks"] != arguments.at]
+    frameworks = [FRAMEWORKS[name] for name in arguments.framework or FRAMEWORKS]
+    load(frameworks)
+    rows = []
+    for framework in frameworks:
+        for case in cases_of(framework):
+            own = [row for row in there if row["framework"] == framework.name and row["case"] == case.name and (not arguments.case or case.name in arguments.case)]
+            folder = tempfile.mkdtemp(prefix="lockstep-code-mutants-")
+            verdict, said = extracting.extract(case, None, folder, arguments.at, jobs=2) if own else ("", "")
+            shutil.rmtree(folder, ignore_errors=True)
+            if verdict != extracting.MATCH:
+                if own:
+                    say("%s %s at %d ranks is not right: %s: %s" % (framework.name, case.name, arguments.at, verdict, said))
+                continue
+            with open(arguments.output, "a", encoding="utf-8") as out:
+                pool = Pool(arguments.jobs, out)
+                for row in own[:arguments.most]:
+                    pool.start(lambda folder, row=row, case=case: extracted_at(case, row, folder, arguments.at))
+                rows += pool.end()
+    return rows
+
+
+def extracted_at(case, row, folder, ranks):
+    begin = time.time()
+    outcome, said = extracting.extract(case, Mutant(**row["mutant"]), folder, ranks, limit=300)
+    return dict(row, ranks=ranks, extracted=outcome, said=said, seconds=round(time.time() - begin, 1))
 
 
 def main():
@@ -181,13 +216,22 @@ def main():
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="which are drawn (default 1)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="mutants at once (default 2)")
     parser.add_argument("-o", "--output", default=str(ROOT / "build" / "code-mutants.jsonl"), help="a line is added for each mutant (build/code-mutants.jsonl)")
+    parser.add_argument("--known", metavar="FILE", help="only extracts the mutants that the file lists; exit status 1 where one has another outcome")
+    parser.add_argument("--at", type=int, metavar="RANKS", help="extracts those of tools/code_mutants/figures.jsonl that change a gradient at so many ranks")
     parser.add_argument("--read", action="store_true", help="only counts what is there")
+    parser.add_argument("--write", action="store_true", help="with --read: adds it to tools/code_mutants/figures.jsonl, and writes docs/code-mutants.md")
     arguments = parser.parse_args()
-    if arguments.read:
-        rows = [json.loads(line) for line in Path(arguments.output).read_text(encoding="utf-8").splitlines()]
-    else:
-        rows = measure(arguments)
-    counted(rows)
+    if arguments.known:
+        return 1 if known(arguments.known) else 0
+    rows = document.read(arguments.output) if arguments.read else at_size(arguments) if arguments.at else measure(arguments)
+    if arguments.write:
+        with open(document.FIGURES, "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        rows = document.read(document.FIGURES)
+        document.FIGURES.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        document.write(rows)
+    print(document.table(rows))
+    print(document.listed(rows, {}))
     return 0
 
 

@@ -11,6 +11,7 @@ SCRIPTS = Path(__file__).resolve().parent / "scripts"
 
 class Framework:
     name, modules, files, cases = "", (), (), {}
+    losses = {}  # of cases whose backward is no gradient of a mean
 
     def load(self):
         """Once, before ranks are forked."""
@@ -48,6 +49,7 @@ class Megatron(OnCpu):
                "megatron.core.pipeline_parallel.schedules")
     files = ("megatron/core/distributed/finalize_model_grads.py", "megatron/core/distributed/param_and_grad_buffer.py",
              "megatron/core/distributed/distributed_data_parallel.py")
+    losses = {"tokens": "token_sum"}
     cases = {"pipeline": 8, "overlap": 4, "tokens": 4, "average": 4, "experts": 4}
 
 

@@ -219,6 +219,7 @@ def draw(found, lines, seed):
         of_line.setdefault(one.line, []).append(one)
     for those in of_line.values():
         generator.shuffle(those)
+        those.sort(key=lambda one: one.kind != "swapped arguments")  # last of all: most of them are of two types, and end at once
     chosen = []
     while of_line:
         round_ = sorted(of_line)

@@ -8,6 +8,8 @@ import json
 COMMON = ("adapter", "versions", "mesh", "data_axes", "loss")
 # What tells nothing of a program.
 LEFT_OUT = {"end": ("seconds", "overhead"), "result": ("clipped",)}
+# Why a gap is there of which the first draw alone tells (weights.py).
+OTHER_WEIGHTS = "a module computes with other weights than those that the optimizers have"
 
 
 class Different(Exception):
@@ -150,7 +152,8 @@ class Merged:
     def compare(self, rank, own, draw):
         """Both draws of a rank must do the same."""
         last = max((place for place, event in enumerate(own) if event["event"] == "step"), default=len(own))
-        own = own[:last + 1]  # what follows the last step has been made of gradients, and is none
+        # What follows the last step has been made of gradients, and is none.
+        own = [event for event in own[:last + 1] if event["event"] != "gap" or event["why"] != OTHER_WEIGHTS]
         other = self.drawn.pop(rank, None)
         if other is None or other[0] == draw:
             self.drawn[rank] = draw, own

@@ -9,7 +9,9 @@ import torch
 from lockstep.adapters.plain import Plain
 from lockstep.capturing import Run
 from lockstep.errors import CaptureError
+from lockstep.extracting import weights
 from lockstep.extracting.contents import KNOWN
+from lockstep.extracting.merging import OTHER_WEIGHTS
 from lockstep.extracting.session import Noise
 from lockstep.parameters import held_by, is_dtensor, local_of
 from lockstep.pieces import range_of
@@ -72,6 +74,7 @@ class ProgramRun(Run):
     def __init__(self, session, most, model, optimizer, **options):
         super().__init__(model, optimizer, out="-", collectives=False, report=False, **options)
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
+        self.adapter.parameters.unsharded = self.unsharded
         self.session, self.following, self.most = session, session.following, most
         self.noise = Noise(self.rank, session.draw)
         self.of_source = {}  # numbers of the parameters whose gradients it holds
@@ -207,6 +210,12 @@ class ProgramRun(Run):
     def before_step(self, optimizer):
         super().before_step(optimizer)
         self.following.stepping = True
+
+    def unsharded(self, parameter, shards, before, tensor):
+        """FSDP2 has gathered a parameter: in the first draw, in which other ranks are taken to have put in the same (weights.py)."""
+        with torch.no_grad(), self.following.pause():
+            if self.session.draw == 0 and not weights.is_gathered(shards, before, tensor, self.session.alike):
+                self.gaps.say(OTHER_WEIGHTS, [parameter.number], self.step + bool(self.taken))
 
     def begin_backward(self, within=False):
         """What follows an optimizer's step, as a gathering of the new parameters, belongs to it: the script is stopped at the next backward pass."""
