@@ -316,6 +316,9 @@ DOUBTED = {
         ("for p in model.parameters():\n  if p.grad.abs().max() > 0.1: reduced(p.grad)\n", "undecided"),
     "the largest element, by a number of Python's":
         ("for p in model.parameters():\n  p.grad.view(-1)[int(p.grad.abs().argmax())] = 0\n  reduced(p.grad)\n", "undecided"),
+    "parts whose sizes depend on values":
+        ("v = torch.full((40,), 1.0 + dist.get_rank()); dist.all_reduce(v)\nk = 1 + int(v.sum()) % 7\n"
+         "dist.all_to_all_single(torch.empty(4 * k), torch.ones(4 * k), [k] * 4, [k] * 4)\nfor p in model.parameters(): reduced(p.grad)\n", "undecided"),
     "a view whose elements follow each other in another order on some ranks":
         ("for p in model.parameters():\n  reduced(p.grad.t() if p.dim() > 1 and dist.get_rank() % 2 else p.grad)\n", "match"),
     "a ring of sends that do not wait":

@@ -199,6 +199,21 @@ def at_size(arguments):
     return rows
 
 
+def again(arguments):
+    """Those of the output that were a match, extracted again, after a change of lockstep: what ranks that run do does not depend on it."""
+    there = [row for row in document.read(arguments.output) if row["extracted"] == extracting.MATCH]
+    frameworks = [FRAMEWORKS[name] for name in sorted({row["framework"] for row in there})]
+    load(frameworks)
+    with open(arguments.output, "a", encoding="utf-8") as out:
+        pool = Pool(arguments.jobs, out)
+        for row in there:
+            framework = FRAMEWORKS[row["framework"]]
+            case = next(one for one in cases_of(framework) if one.name == row["case"])
+            pool.start(lambda folder, row=row, case=case: extracted_at(case, row, folder, row["ranks"]))
+        pool.end()
+    return document.read(arguments.output)
+
+
 def extracted_at(case, row, folder, ranks):
     begin = time.time()
     outcome, said = extracting.extract(case, Mutant(**row["mutant"]), folder, ranks, limit=300)
@@ -218,12 +233,13 @@ def main():
     parser.add_argument("-o", "--output", default=str(ROOT / "build" / "code-mutants.jsonl"), help="a line is added for each mutant (build/code-mutants.jsonl)")
     parser.add_argument("--known", metavar="FILE", help="only extracts the mutants that the file lists; exit status 1 where one has another outcome")
     parser.add_argument("--at", type=int, metavar="RANKS", help="extracts those of tools/code_mutants/figures.jsonl that change a gradient at so many ranks")
+    parser.add_argument("--again", action="store_true", help="extracts again those of the output that were a match")
     parser.add_argument("--read", action="store_true", help="only counts what is there")
     parser.add_argument("--write", action="store_true", help="with --read: adds it to tools/code_mutants/figures.jsonl, and writes docs/code-mutants.md")
     arguments = parser.parse_args()
     if arguments.known:
         return 1 if known(arguments.known) else 0
-    rows = document.read(arguments.output) if arguments.read else at_size(arguments) if arguments.at else measure(arguments)
+    rows = document.read(arguments.output) if arguments.read else again(arguments) if arguments.again else at_size(arguments) if arguments.at else measure(arguments)
     if arguments.write:
         with open(document.FIGURES, "a", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
