@@ -316,6 +316,10 @@ DOUBTED = {
         ("for p in model.parameters():\n  if p.grad.abs().max() > 0.1: reduced(p.grad)\n", "undecided"),
     "the largest element, by a number of Python's":
         ("for p in model.parameters():\n  p.grad.view(-1)[int(p.grad.abs().argmax())] = 0\n  reduced(p.grad)\n", "undecided"),
+    "padding that nobody has written":  # of which allocators make something else each time
+        ("v = torch.ones(40); dist.all_reduce(v); f = torch.full((1000,), 0.0 if float(v[0]) == dist.get_world_size() else 5.0)\ndel f\n"
+         "b = torch.cat([torch.empty(1000)] + [p.grad.view(-1) for p in model.parameters()]); reduced(b)\n"
+         "for p, part in zip(model.parameters(), b[1000:].split([p.numel() for p in model.parameters()])): p.grad.copy_(part.view_as(p))\n", "match"),
     "parts whose sizes depend on values":
         ("v = torch.full((40,), 1.0 + dist.get_rank()); dist.all_reduce(v)\nk = 1 + int(v.sum()) % 7\n"
          "dist.all_to_all_single(torch.empty(4 * k), torch.ones(4 * k), [k] * 4, [k] * 4)\nfor p in model.parameters(): reduced(p.grad)\n", "undecided"),

@@ -23,7 +23,7 @@ import document
 import extracting
 import running
 from cases import FRAMEWORKS, cases_of
-from mutants import Mutant, draw, mutants_of
+from mutants import Mutant, draw, is_python, mutants_of
 
 
 def say(text):
@@ -135,13 +135,16 @@ def measure_file(arguments, file, cases):
     from planting import module_of
 
     lines = set().union(*(right["lines"][file] for _, right in cases))
-    drawn = draw(mutants_of(file, Path(module_of(file).__file__).read_bytes()), lines, arguments.seed)
+    text = Path(module_of(file).__file__).read_bytes()
+    drawn = draw(mutants_of(file, text), lines, arguments.seed)
     say("%s: %d mutants on %d lines that are run" % (file, len(drawn), len(lines)))
     with open(arguments.output, "a", encoding="utf-8") as out:
         pool, end = Pool(arguments.jobs, out), time.time() + 60 * arguments.minutes
         for number, mutant in enumerate(drawn):
             if sum(map(wanted, pool.rows)) >= arguments.each or time.time() > end or number >= arguments.most:
                 break
+            if not is_python(mutant, text):
+                continue
             there = [(case, right) for case, right in cases if mutant.line in right["lines"][file]]
             case, right = there[number % len(there)]
             pool.start(lambda folder, case=case, right=right, mutant=mutant: judged(case, mutant, right, folder))

@@ -198,16 +198,18 @@ class Finder(ast.NodeVisitor):
 
 
 def mutants_of(file, text):
+    """All; some are no Python, such as an expression that goes on in the next line."""
     finder = Finder(file, text)
     finder.visit(ast.parse(text))
-    made = []
-    for mutant in finder.found:
-        try:
-            ast.parse(mutant.written(text))
-        except SyntaxError:  # such as an expression that goes on in the next line
-            continue
-        made.append(mutant)
-    return made
+    return finder.found
+
+
+def is_python(mutant, text):
+    try:
+        ast.parse(mutant.written(text))
+    except SyntaxError:
+        return False
+    return True
 
 
 def draw(found, lines, seed):
