@@ -224,7 +224,8 @@ def extracted_at(case, row, folder, ranks):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="tools/code-mutants", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="tools/code-mutants", description=__doc__.split("\n")[0],
+                                     epilog="Exit status 1 where one that changes what becomes of a gradient is a match, or one that changes nothing is none.")
     parser.add_argument("--framework", action="append", choices=list(FRAMEWORKS), help="of this framework alone (repeatable)")
     parser.add_argument("--file", help="of files alone whose name has this in it")
     parser.add_argument("--case", action="append", help="with this script alone (repeatable)")
@@ -249,9 +250,10 @@ def main():
         rows = document.read(document.FIGURES)
         document.FIGURES.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         document.write(rows)
+    reasons = document.reasons()
     print(document.table(rows))
-    print(document.listed(rows, {}))
-    return 0
+    print(document.listed(rows, reasons))
+    return 1 if any(document.is_unexplained(row, reasons) for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ DOCUMENT = HERE.parents[1] / "docs" / "code-mutants.md"
 FIGURES = HERE / "figures.jsonl"
 REASONS = HERE / "reasons.json"  # by file, line of the source and what is there in its place: why a mutant is a survivor, or no false alarm
 BEGIN = "<!-- Written by tools/code-mutants --write: -->\n"
+MOST_RUN = 8  # ranks really run
 SAYS = ("mismatch", "error", "undecided", "match")
 
 
@@ -36,6 +37,9 @@ GROUPS = ("other gradients", "gradients of other weights", "an error", "other ro
 
 
 def table(rows):
+    """Of few ranks; and in a sentence of more."""
+    large = [row for row in rows if row["ranks"] > MOST_RUN]
+    rows = [row for row in rows if row["ranks"] <= MOST_RUN]
     lines = ["| file | ranks that run get | mutants | " + " | ".join(SAYS) + " |", "|---|---|--:|" + "--:|" * len(SAYS)]
     for file in sorted({row["mutant"]["file"] for row in rows}):
         own = [row for row in rows if row["mutant"]["file"] == file]
@@ -48,7 +52,13 @@ def table(rows):
         those = [row for row in rows if group(row) == name]
         counts = Counter(row["extracted"] for row in those)
         lines.append("| all | %s | %d | %s |" % (name, len(those), " | ".join(str(counts[says]) for says in SAYS)))
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    for ranks in sorted({row["ranks"] for row in large}):
+        those = [row for row in large if row["ranks"] == ranks]
+        counts = Counter(row["extracted"] for row in those)
+        text += "\nOf those that change a gradient %d were extracted at %d ranks as well: %s.\n" % (
+            len(those), ranks, ", ".join("%d %s" % (counts[says], says) for says in SAYS if counts[says]))
+    return text
 
 
 def key(row):
@@ -76,7 +86,15 @@ def listed(rows, reasons):
     return "\n".join(lines)
 
 
+def reasons():
+    return json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
+
+
+def is_unexplained(row, known):
+    return key(row) not in known and (is_alarm(row) or (row["extracted"] == "match" and group(row) == "other gradients"))
+
+
 def write(rows):
-    reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
+    known = reasons()
     text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(text[:text.index(BEGIN) + len(BEGIN)] + "\n" + table(rows) + "\n" + listed(rows, reasons), encoding="utf-8")
+    DOCUMENT.write_text(text[:text.index(BEGIN) + len(BEGIN)] + "\n" + table(rows) + "\n" + listed(rows, known), encoding="utf-8")

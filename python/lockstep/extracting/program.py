@@ -74,7 +74,7 @@ class ProgramRun(Run):
     def __init__(self, session, most, model, optimizer, **options):
         super().__init__(model, optimizer, out="-", collectives=False, report=False, **options)
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
-        self.adapter.parameters.unsharded = self.unsharded
+        self.adapter.parameters.unsharded, self.gathered = self.unsharded, {}
         self.session, self.following, self.most = session, session.following, most
         self.noise = Noise(self.rank, session.draw)
         self.of_source = {}  # numbers of the parameters whose gradients it holds
@@ -100,6 +100,7 @@ class ProgramRun(Run):
         with torch.no_grad(), self.following.pause():
             local = local_of(gradient)
             self.look_for_reductions(parameter, local)
+            self.look_at_weights(parameter, self.step)  # or they may be those of the step before
             self.session.alike.yielded(parameter, local)
             fresh = self.noise.like(local)
             if is_dtensor(gradient):
@@ -212,10 +213,15 @@ class ProgramRun(Run):
         self.following.stepping = True
 
     def unsharded(self, parameter, shards, before, tensor):
-        """FSDP2 has gathered a parameter: in the first draw, in which other ranks are taken to have put in the same (weights.py)."""
+        """FSDP2 has gathered a parameter."""
+        self.gathered[parameter.number] = shards, before, tensor
         with torch.no_grad(), self.following.pause():
-            if self.session.draw == 0 and not weights.is_gathered(shards, before, tensor, self.session.alike):
-                self.gaps.say(OTHER_WEIGHTS, [parameter.number], self.step + bool(self.taken))
+            self.look_at_weights(parameter, self.step + bool(self.taken))
+
+    def look_at_weights(self, parameter, step):
+        """In the first draw, in which other ranks are taken to have put in the same (weights.py)."""
+        if self.session.draw == 0 and parameter.number in self.gathered and not weights.is_gathered(*self.gathered[parameter.number], self.session.alike):
+            self.gaps.say(OTHER_WEIGHTS, [parameter.number], step)
 
     def begin_backward(self, within=False):
         """What follows an optimizer's step, as a gathering of the new parameters, belongs to it: the script is stopped at the next backward pass."""

@@ -28,6 +28,8 @@ def is_gathered(shards, before, tensor, alike):
     if not is_told(shards, before, alike):
         return True
     own, whole, dim, info = local_of(shards.sharded_param.detach()), local_of(tensor.detach()), shards.fsdp_placement.dim, shards.mesh_info
+    if whole.untyped_storage().nbytes() == 0:  # it is not there any more
+        return True
     own = own.to(whole.dtype)
     size = -(-whole.shape[dim] // info.shard_mesh_size)
     for place in range(info.shard_mesh_size):
