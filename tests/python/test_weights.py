@@ -30,11 +30,11 @@ def copy_out(result, parameters, group):
 groups.foreach_all_gather_copy_out = copy_out
 dist.init_process_group("gloo")
 torch.manual_seed(3)
-model = fully_shard(torch.nn.Linear(OUT, 10, bias=False), OPTIONS)
+model = fully_shard(torch.nn.Linear(8, ROWS, bias=False), OPTIONS)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(2):
     optimizer.zero_grad()
-    model(torch.randn(5, OUT)).float().square().mean().backward()
+    model(torch.randn(5, 8)).float().square().mean().backward()
     optimizer.step()
 """
 # By name: what is done with what was gathered, how the model is sharded, and of which steps it is seen.
@@ -43,9 +43,11 @@ BROKEN = {
     "right, in another type": ("pass", "mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)", []),
     "right, in the second dimension": ("pass", "shard_placement_fn=lambda parameter: Shard(1)", []),
     "right, in other groups for the backward pass": ("pass", "reshard_after_forward=2", []),
+    "right, in other groups and equal parts": ("pass", "reshard_after_forward=2", []),
     "nothing is copied": ("parameters[0].all_gather_outputs[0].fill_(7)", "", [0, 1]),
     "others' parts are not there": ("parameters[0].all_gather_outputs[0].view(-1)[24 * ((dist.get_rank() + 1) % 3):][:9].zero_()", "", [0, 1]),
     "of the step before": ("groups.FSDPParamGroup.reshard = groups.FSDPParamGroup._to_sharded = lambda group: None", "", [1]),
+    "of the step before, in other groups and equal parts": ("groups.FSDPParamGroup._to_sharded = lambda group: None", "reshard_after_forward=2", [1]),
     "in the second step": ("parameters[0].all_gather_outputs[0].mul_(2 if count > 1 else 1)", "", [1]),
 }
 
@@ -54,7 +56,7 @@ BROKEN = {
 def test_weights_that_no_optimizer_has_are_seen(tmp_path, name):
     broken, options, steps = BROKEN[name]
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.replace("BREAK", broken).replace("OPTIONS", options).replace("OUT", "8"))
+    script.write_text(SCRIPT.replace("BREAK", broken).replace("OPTIONS", options).replace("ROWS", "12" if "equal parts" in name and "unequal" not in name else "10"))
     extract(tmp_path / "step.json", script, loss="mean", steps=2)
     report = judged("check", tmp_path / "step.json")
     assert report["verdict"] == ("undecided" if steps else "match")

@@ -45,10 +45,10 @@ def judged(case, mutant, right, folder, ranks=None):
     row = {"framework": case.framework.name, "case": case.name, "ranks": ranks or case.ranks, "mutant": asdict(mutant)}
     row["extracted"], row["said"] = extracting.extract(case, mutant, folder, ranks)
     row["seconds"] = round(time.time() - begin, 1)
-    how, why, steps, _ = running.run(case, mutant, folder, limit=30)
+    how, why, steps, _ = running.run(case, mutant, folder, limit=90)
     row["runs"], row["why"] = (running.compared(steps, right["plain"]), "") if how == running.SAME else (how, why)
     if row["runs"] == running.OTHER:  # is it what becomes of gradients, or what backward yields?
-        how, why, steps, _ = running.run(case, mutant, folder, noise=True, limit=30)
+        how, why, steps, _ = running.run(case, mutant, folder, noise=True, limit=90)
         row["reduces"] = running.compared(steps, right["noise"]) if how == running.SAME else how
     return row
 
@@ -205,6 +205,8 @@ def at_size(arguments):
 def again(arguments):
     """Those of the output that were a match, extracted again, after a change of lockstep: what ranks that run do does not depend on it."""
     there = [row for row in document.read(arguments.output) if row["extracted"] == extracting.MATCH]
+    there.sort(key=lambda row: not document.is_survivor(row))
+    there = there[:arguments.most]
     frameworks = [FRAMEWORKS[name] for name in sorted({row["framework"] for row in there})]
     load(frameworks)
     with open(arguments.output, "a", encoding="utf-8") as out:

@@ -50,7 +50,7 @@ class Megatron(OnCpu):
     files = ("megatron/core/distributed/finalize_model_grads.py", "megatron/core/distributed/param_and_grad_buffer.py",
              "megatron/core/distributed/distributed_data_parallel.py")
     losses = {"tokens": "token_sum"}
-    cases = {"pipeline": 8, "overlap": 4, "tokens": 4, "average": 4, "experts": 4}
+    cases = {"pipeline": 8, "stages": 4, "sequences": 4, "overlap": 4, "tokens": 4, "average": 4}
 
 
 class DeepSpeed(Framework):

@@ -25,6 +25,8 @@ LENGTH, VOCABULARY, MICRO_BATCHES = 8, 32, 2
 # By name: sizes, and what is set of the wrapper.
 CASES = {
     "pipeline": ({"tp": 2, "pp": 2}, {"use_distributed_optimizer": True}),
+    "stages": ({"pp": 2}, {"use_distributed_optimizer": True}),
+    "sequences": ({"tp": 2}, {}),
     "overlap": ({}, {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True, "bucket_size": 300}),
     "tokens": ({"tp": 2, "tokens": True}, {}),
     "average": ({}, {"average_in_collective": True, "use_distributed_optimizer": True, "bucket_size": 300}),
