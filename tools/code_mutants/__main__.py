@@ -248,7 +248,7 @@ def main():
     rows = document.read(arguments.output) if arguments.read else again(arguments) if arguments.again else at_size(arguments) if arguments.at else measure(arguments)
     if arguments.write:
         with open(document.FIGURES, "a", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.writelines(json.dumps(document.short(row)) + "\n" for row in rows)
         rows = document.read(document.FIGURES)
         document.FIGURES.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         document.write(rows)

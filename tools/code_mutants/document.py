@@ -26,6 +26,11 @@ def read(path):
     return list(found.values())
 
 
+def short(row):
+    """What is kept of it."""
+    return dict({key: value for key, value in row.items() if key != "seconds"}, said=row["said"].split("\n")[0][:160], why=row["why"][:160])
+
+
 def group(row):
     """What ranks that really run make of it."""
     if row["runs"] == "other":
