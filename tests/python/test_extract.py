@@ -133,6 +133,13 @@ def of_script(tmp_path, text, before=TRAINED, **settings):
     return judged("check", tmp_path / "step.json")
 
 
+def test_a_step_without_a_backward_pass_is_undecided(tmp_path):
+    text = "for p in model.parameters(): reduced(p.grad)\noptimizer.step()\noptimizer.zero_grad()\nmodel(torch.randn(4, 3)).sum()\noptimizer.step()\n"
+    report = of_script(tmp_path, text, steps=2)
+    assert report["verdict"] == "undecided" and "no backward pass has yielded a gradient" in json.dumps(report)
+    assert {one["verdict"] for one in report["results"] if one["step"] == 0} == {"right"}
+
+
 def test_what_depends_on_values_is_undecided_with_its_place(tmp_path):
     report = of_script(tmp_path, "for p in model.parameters():\n  reduced(p.grad)\n  if p.grad.sum() > 0: p.grad *= 2\noptimizer.step()\n")
     assert report["verdict"] == "undecided" and "depends on the values of gradients" in json.dumps(report)

@@ -77,6 +77,7 @@ class ProgramRun(Run):
         self.adapter.parameters.unsharded, self.gathered = self.unsharded, {}
         self.session, self.following, self.most = session, session.following, most
         self.noise = Noise(self.rank, session.draw)
+        self.yielded = False  # by a backward pass of this step
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
     def start(self):
@@ -99,6 +100,7 @@ class ProgramRun(Run):
             raise CaptureError("parameter %s has a sparse gradient, which an extraction does not follow" % parameter.name)
         with torch.no_grad(), self.following.pause():
             local = local_of(gradient)
+            self.yielded = True
             self.look_for_reductions(parameter, local)
             self.look_at_weights(parameter, self.step)  # or they may be those of the step before
             self.session.alike.yielded(parameter, local)
@@ -211,6 +213,13 @@ class ProgramRun(Run):
     def before_step(self, optimizer):
         super().before_step(optimizer)
         self.following.stepping = True
+
+    def finish_step(self):
+        """Where nothing was yielded, that optimizers get nothing is as it should be, and yet nobody trains."""
+        if not self.yielded and any(not parameter.frozen for parameter in self.adapter.parameters.all):
+            self.gaps.say("no backward pass has yielded a gradient")
+        self.yielded = False
+        super().finish_step()
 
     def unsharded(self, parameter, shards, before, tensor):
         """FSDP2 has gathered a parameter."""

@@ -25,11 +25,12 @@ class Block(nn.Module):
 
 
 def sharded(size=10, shape=None, **options):
-    """A model of which no parameter has the number of ranks as a factor, and two that are units."""
+    """Two blocks that are units, and what is left. Of many ranks each has more than the 16 numbers that an extraction takes for counts."""
     world = dist.get_world_size()
+    size, last = (size, 8) if world <= 8 else (4 * world + size, 4 * world)
     mesh = init_device_mesh("cpu", shape or (world,), mesh_dim_names=("replicate", "shard") if shape else ("shard",))
     torch.manual_seed(3)
-    model = nn.Sequential(Block(size), Block(size), nn.Linear(8, 8))
+    model = nn.Sequential(Block(size), Block(size), nn.Linear(8, last))
     for block in model[:2]:
         fully_shard(block, mesh=mesh, **options)
     return fully_shard(model, mesh=mesh, **options)

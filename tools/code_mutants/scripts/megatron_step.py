@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A right training script with Megatron-core: megatron_step.py CASE: a GPTModel of two layers a stage."""
+"""A right training script with Megatron-core: megatron_step.py CASE: a GPTModel of a layer for each stage."""
 
 import logging
 import os
@@ -30,34 +30,27 @@ CASES = {
     "overlap": ({}, {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True, "bucket_size": 300}),
     "tokens": ({"tp": 2, "tokens": True}, {}),
     "average": ({}, {"average_in_collective": True, "use_distributed_optimizer": True, "bucket_size": 300}),
-    "experts": ({"ep": 2}, {"use_distributed_optimizer": True}),
 }
 
 
 def main(case):
     sizes, options = CASES[case]
-    tp, pp, ep, tokens_count = sizes.get("tp", 1), sizes.get("pp", 1), sizes.get("ep", 1), sizes.get("tokens", False)
+    tp, pp, tokens_count = sizes.get("tp", 1), sizes.get("pp", 1), sizes.get("tokens", False)
     dist.init_process_group("nccl")
-    parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, expert_model_parallel_size=ep,
-                                             create_gloo_process_groups=False)
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, create_gloo_process_groups=False)
     torch.manual_seed(3)
     more = {"pipeline_dtype": torch.float32, "batch_p2p_comm": False} if pp > 1 else {}
-    if ep > 1:
-        more.update(num_moe_experts=2 * ep, moe_router_topk=2, moe_ffn_hidden_size=16, moe_token_dispatcher_type="alltoall",
-                    moe_router_load_balancing_type="none", add_bias_linear=False)
     config = TransformerConfig(
         num_layers=pp, hidden_size=8 * tp, num_attention_heads=tp, ffn_hidden_size=8 * tp, use_cpu_initialization=True, attention_dropout=0.0,
         hidden_dropout=0.0, masked_softmax_fusion=False, bias_dropout_fusion=False, persist_layer_norm=False, tensor_model_parallel_size=tp,
-        pipeline_model_parallel_size=pp, expert_model_parallel_size=ep, sequence_parallel=tp > 1, gradient_accumulation_fusion=False,
+        pipeline_model_parallel_size=pp, sequence_parallel=tp > 1, gradient_accumulation_fusion=False,
         calculate_per_token_loss=tokens_count, finalize_model_grads_func=finalize_model_grads, **more)
-    model = GPTModel(config, get_gpt_layer_local_spec(num_experts=config.num_moe_experts), vocab_size=VOCABULARY, max_sequence_length=LENGTH,
+    model = GPTModel(config, get_gpt_layer_local_spec(), vocab_size=VOCABULARY, max_sequence_length=LENGTH,
                      position_embedding_type="learned_absolute", pre_process=parallel_state.is_pipeline_first_stage(),
                      post_process=parallel_state.is_pipeline_last_stage(), share_embeddings_and_output_weights=True)
     model = DistributedDataParallel(config, DistributedDataParallelConfig(grad_reduce_in_fp32=True, **options), model)
     if options.get("overlap_grad_reduce"):
         config.no_sync_func = model.no_sync
-    if options.get("overlap_param_gather"):
-        config.param_sync_func = None
     optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=0.01, clip_grad=0.0, overlap_param_gather=options.get("overlap_param_gather", False),
                                                        use_distributed_optimizer=options.get("use_distributed_optimizer", False)),
                                        [model], use_gloo_process_groups=False)
