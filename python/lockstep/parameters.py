@@ -106,6 +106,7 @@ class Parameters:
                  renamed=lambda name: name):
         self.module, self.contribute = module, contribute
         self.all, self.by_tensor, self.by_place, self.handles = [], {}, {}, []
+        self.unsharded = lambda parameter, shards, before, tensor: None  # is told of FSDP2's, with the state in which its shards were
         self.first = False  # whether gradients are looked at before other hooks of the tensor have changed them
         self.hooked = {}  # weak references by id: tensors are compared by their elements
         wrapped = {(path + "." if path else "") + "module" for path, owner in module.named_modules(remove_duplicate=False)
@@ -143,11 +144,14 @@ class Parameters:
 
     def around_swap(self, original):
         def to_unsharded(shards, *arguments, **keys):
+            before = getattr(shards, "sharded_state", None)
             result = original(shards, *arguments, **keys)
             place = shards._module_info
             parameter = self.by_place.get((id(place.module), place.param_name))
             if parameter is not None:
-                self.look_at(getattr(place.module, place.param_name), parameter)
+                tensor = getattr(place.module, place.param_name)
+                self.unsharded(parameter, shards, before, tensor)
+                self.look_at(tensor, parameter)
             return result
         return to_unsharded
 

@@ -133,6 +133,13 @@ def of_script(tmp_path, text, before=TRAINED, **settings):
     return judged("check", tmp_path / "step.json")
 
 
+def test_a_step_without_a_backward_pass_is_undecided(tmp_path):
+    text = "for p in model.parameters(): reduced(p.grad)\noptimizer.step()\noptimizer.zero_grad()\nmodel(torch.randn(4, 3)).sum()\noptimizer.step()\n"
+    report = of_script(tmp_path, text, steps=2)
+    assert report["verdict"] == "undecided" and "no backward pass has yielded a gradient" in json.dumps(report)
+    assert {one["verdict"] for one in report["results"] if one["step"] == 0} == {"right"}
+
+
 def test_what_depends_on_values_is_undecided_with_its_place(tmp_path):
     report = of_script(tmp_path, "for p in model.parameters():\n  reduced(p.grad)\n  if p.grad.sum() > 0: p.grad *= 2\noptimizer.step()\n")
     assert report["verdict"] == "undecided" and "depends on the values of gradients" in json.dumps(report)
@@ -239,6 +246,9 @@ OPERATIONS = {
     "what is left of a reduce to another rank": ("dist.reduce(g, 0); dist.reduce(g, 1)", False),
     "rows of one rank alone": ("dist.reduce(g, 0); f = (g.view(1, 6) / 4).repeat(4, 1) if R == 0 else torch.empty(0, 6); o = torch.empty(1, 6)\n"
                                "dist.all_to_all_single(o, f, [1, 0, 0, 0], [1] * 4 if R == 0 else [0] * 4); g = o.view(2, 3)", True),
+    "rows of which numpy's arrays tell": ("import numpy; dist.reduce(g, 0); f = (g.view(1, 6) / 4).repeat(4, 1) if R == 0 else torch.empty(0, 6)\n"
+                                          "o = torch.empty(1, 6); n = numpy.array([1] * 4 if R == 0 else [0] * 4)\n"
+                                          "dist.all_to_all_single(o, f, numpy.array([1, 0, 0, 0]), n); g = o.view(2, 3)", True),
     "the largest of all ranks": ("dist.all_reduce(g, dist.ReduceOp.MAX)", False),
     "gathered and scattered": ("l = [torch.empty(2, 3) for _ in range(4)] if R == 0 else None; dist.gather(g, l, 0)\n"
                                "l = [sum(l) / 4] * 4 if R == 0 else None; dist.scatter(g, l, 0)", True),
@@ -313,6 +323,13 @@ DOUBTED = {
         ("for p in model.parameters():\n  if p.grad.abs().max() > 0.1: reduced(p.grad)\n", "undecided"),
     "the largest element, by a number of Python's":
         ("for p in model.parameters():\n  p.grad.view(-1)[int(p.grad.abs().argmax())] = 0\n  reduced(p.grad)\n", "undecided"),
+    "padding that nobody has written":  # of which allocators make something else each time
+        ("v = torch.ones(40); dist.all_reduce(v); f = torch.full((1000,), 0.0 if float(v[0]) == dist.get_world_size() else 5.0)\ndel f\n"
+         "b = torch.cat([torch.empty(1000)] + [p.grad.view(-1) for p in model.parameters()]); reduced(b)\n"
+         "for p, part in zip(model.parameters(), b[1000:].split([p.numel() for p in model.parameters()])): p.grad.copy_(part.view_as(p))\n", "match"),
+    "parts whose sizes depend on values":
+        ("v = torch.full((40,), 1.0 + dist.get_rank()); dist.all_reduce(v)\nk = 1 + int(v.sum()) % 7\n"
+         "dist.all_to_all_single(torch.empty(4 * k), torch.ones(4 * k), [k] * 4, [k] * 4)\nfor p in model.parameters(): reduced(p.grad)\n", "undecided"),
     "a view whose elements follow each other in another order on some ranks":
         ("for p in model.parameters():\n  reduced(p.grad.t() if p.dim() > 1 and dist.get_rank() % 2 else p.grad)\n", "match"),
     "a ring of sends that do not wait":

@@ -12,6 +12,19 @@ from lockstep.extracting.flights import Flights
 from lockstep.extracting.rules import Rules
 
 
+# What makes memory that nobody has written.
+UNWRITTEN = {torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default, torch.ops.aten.empty_like.default, torch.ops.aten.new_empty.default,
+             torch.ops.aten.new_empty_strided.default}
+ANYTHING = 0.618
+
+
+def filled(function, result):
+    """Such memory holds anything: here the same in both draws and on all ranks, and no zeros, which would be known."""
+    if function in UNWRITTEN and type(result) is torch.Tensor and result.is_floating_point() and result.device.type == "cpu":
+        result.fill_(ANYTHING)
+    return result
+
+
 class Following(TorchDispatchMode):
     """`site()`: where the running operation stands in the script."""
 
@@ -40,8 +53,10 @@ class Following(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, arguments=(), keys=None):
         keys = keys or {}
-        if self.paused or not self.memory.storages or not isinstance(function, torch._ops.OpOverload):
+        if self.paused or not isinstance(function, torch._ops.OpOverload):
             return function(*arguments, **keys)
+        if not self.memory.storages:
+            return filled(function, function(*arguments, **keys))
         for kind in types:
             if kind.__name__ in ("FakeTensor", "FunctionalTensor"):
                 return function(*arguments, **keys)
@@ -63,7 +78,7 @@ class Following(TorchDispatchMode):
             after = self.rules.before(function, arguments, keys) if not self.stepping else self.rules.in_a_step(function, arguments, keys)
         finally:
             self.paused -= 1
-        result = function(*arguments, **keys)
+        result = filled(function, function(*arguments, **keys))
         if after is not None:
             with self.pause():
                 for tensor, content in after(result):

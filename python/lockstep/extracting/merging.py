@@ -8,6 +8,8 @@ import json
 COMMON = ("adapter", "versions", "mesh", "data_axes", "loss")
 # What tells nothing of a program.
 LEFT_OUT = {"end": ("seconds", "overhead"), "result": ("clipped",)}
+# Why a gap is there of which the first draw alone tells (weights.py).
+OTHER_WEIGHTS = "a module computes with other weights than those that the optimizers have"
 
 
 class Different(Exception):
@@ -112,6 +114,7 @@ class Merged:
         self.texts, self.predicted = {}, set()  # by rank; ranks that were not played
         self.drawn = {}  # by rank: what its first draw has done, until there is the second
         self.depends = {}  # by rank: where its second draw does something else
+        self.sizes_depend = False  # whether that is how much ranks give to each other, as tokens to experts
 
     def add(self, rank, events, draw=0):
         run = next(event for event in events if event["event"] == "run")
@@ -150,7 +153,8 @@ class Merged:
     def compare(self, rank, own, draw):
         """Both draws of a rank must do the same."""
         last = max((place for place, event in enumerate(own) if event["event"] == "step"), default=len(own))
-        own = own[:last + 1]  # what follows the last step has been made of gradients, and is none
+        # What follows the last step has been made of gradients, and is none.
+        own = [event for event in own[:last + 1] if event["event"] != "gap" or event["why"] != OTHER_WEIGHTS]
         other = self.drawn.pop(rank, None)
         if other is None or other[0] == draw:
             self.drawn[rank] = draw, own
@@ -159,6 +163,7 @@ class Merged:
         pairs = zip(own, other[1])
         different = next((one for one, two in pairs if one != two), None if len(own) == len(other[1]) else max(own, other[1], key=len)[-1])
         if different is not None:
+            self.sizes_depend |= different.get("op") == "all_to_all" and "input" not in different
             where = different.get("call") or "%s %d of optimizer step %s" % (
                 {"collective": "a collective without a place", "result": "the result of parameter"}.get(different["event"], different["event"]),
                 different.get("parameter", 0), different.get("step"))
@@ -200,6 +205,9 @@ class Merged:
             every = sorted(ranks) if len(self.texts) == world else range(world)
             events, number = [], 0
             for event in own:
+                if self.sizes_depend and event.get("op") == "all_to_all" and "input" not in event:
+                    # Each rank has made sizes of its own of values that it does not know: that these do not fit says nothing.
+                    event = {key: 0 if key == "elements" else value for key, value in event.items() if key not in ("input_splits", "output_splits")}
                 if event["event"] == "result":
                     pieces = self.pieces(ranks, number, every)
                     number += 1

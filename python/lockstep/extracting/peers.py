@@ -188,6 +188,8 @@ class PlayedGroup(dist.ProcessGroup):
             output.zero_()
             output.view(-1)[:count].copy_(tensor.reshape(-1)[:count])
         splits = {}
+        # Of Python's whole numbers: Megatron's dispatcher of tokens gives an array of numpy's, of which nobody may ask whether it is empty.
+        input_splits, output_splits = ([int(size) for size in given] if given is not None else [] for given in (input_splits, output_splits))
         if input_splits or output_splits:
             splits = {"input_splits": self.elements_of(tensor, input_splits), "output_splits": self.elements_of(output, output_splits)}
         return _session.issue(self, "all_to_all", [tensor], [output], play, **splits)

@@ -9,7 +9,9 @@ import torch
 from lockstep.adapters.plain import Plain
 from lockstep.capturing import Run
 from lockstep.errors import CaptureError
+from lockstep.extracting import weights
 from lockstep.extracting.contents import KNOWN
+from lockstep.extracting.merging import OTHER_WEIGHTS
 from lockstep.extracting.norms import Norms
 from lockstep.extracting.session import Noise
 from lockstep.parameters import held_by, is_dtensor, local_of
@@ -73,9 +75,11 @@ class ProgramRun(Run):
     def __init__(self, session, most, model, optimizer, **options):
         super().__init__(model, optimizer, out="-", collectives=False, report=False, **options)
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
+        self.adapter.parameters.unsharded, self.gathered = self.unsharded, {}
         self.session, self.following, self.most = session, session.following, most
         self.noise = Noise(self.rank, session.draw)
         self.norms = Norms(self)
+        self.yielded = False  # by a backward pass of this step
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
     def start(self):
@@ -99,7 +103,9 @@ class ProgramRun(Run):
             raise CaptureError("parameter %s has a sparse gradient, which an extraction does not follow" % parameter.name)
         with torch.no_grad(), self.following.pause():
             local = local_of(gradient)
+            self.yielded = True
             self.look_for_reductions(parameter, local)
+            self.look_at_weights(parameter, self.step)  # or they may be those of the step before
             self.session.alike.yielded(parameter, local)
             fresh = self.noise.like(local)
             if is_dtensor(gradient):
@@ -211,6 +217,24 @@ class ProgramRun(Run):
         self.session.look()
         super().before_step(optimizer)
         self.following.stepping = True
+
+    def finish_step(self):
+        """Where nothing was yielded, that optimizers get nothing is as it should be, and yet nobody trains."""
+        if not self.yielded and any(not parameter.frozen for parameter in self.adapter.parameters.all):
+            self.gaps.say("no backward pass has yielded a gradient")
+        self.yielded = False
+        super().finish_step()
+
+    def unsharded(self, parameter, shards, before, tensor):
+        """FSDP2 has gathered a parameter."""
+        self.gathered[parameter.number] = shards, before, tensor
+        with torch.no_grad(), self.following.pause():
+            self.look_at_weights(parameter, self.step + bool(self.taken))
+
+    def look_at_weights(self, parameter, step):
+        """In the first draw, in which other ranks are taken to have put in the same (weights.py)."""
+        if self.session.draw == 0 and parameter.number in self.gathered and not weights.is_gathered(*self.gathered[parameter.number], self.session.alike):
+            self.gaps.say(OTHER_WEIGHTS, [parameter.number], step)
 
     def begin_backward(self, within=False):
         """What follows an optimizer's step, as a gathering of the new parameters, belongs to it: the script is stopped at the next backward pass."""

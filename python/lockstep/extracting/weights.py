@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a module computes with the weights that the optimizers have: under FSDP2, which gathers them from shards before.
+
+Gradients are followed whatever weights they were computed with. But what is gathered can be told here, where all other ranks are taken to have put in the same
+as this one: each rank's part begins with the elements of this rank's shard. Its own part always does.
+"""
+
+import torch
+import torch.distributed as dist
+
+from lockstep.extracting.numbers import FEW
+from lockstep.parameters import is_dtensor, local_of
+
+
+def is_told(shards, alike):
+    """Whether it is. Not where something of a script's own, such as a type of eight bits, stands between a shard and what is gathered, or where the
+    group is one along which members' numbers are looked at."""
+    inner = getattr(shards, "_sharded_local_tensor", None)
+    if type(inner) not in (torch.Tensor, torch.nn.Parameter) or hasattr(inner, "fsdp_pre_all_gather") or not is_dtensor(shards.sharded_param):
+        return False
+    return alike is None or not alike.axes or not alike.covers(dist.get_process_group_ranks(shards.mesh_info.shard_process_group))
+
+
+def is_gathered(shards, before, tensor, alike):
+    """Of torch's FSDPParam, the ShardedState in which it was, and the tensor that it puts in the place of its shard. True as well where nobody can tell."""
+    if not is_told(shards, alike):
+        return True
+    own, whole, dim, info = local_of(shards.sharded_param.detach()), local_of(tensor.detach()), shards.fsdp_placement.dim, shards.mesh_info
+    if whole.untyped_storage().nbytes() == 0:  # it is not there any more
+        return True
+    own = own.to(whole.dtype)
+    if getattr(before, "name", "") != "SHARDED" and (whole.shape[dim] % info.shard_mesh_size or own.numel() <= FEW):
+        return True  # sharded over another group in between: equal parts stay where they are
+    size = -(-whole.shape[dim] // info.shard_mesh_size)
+    for place in range(info.shard_mesh_size):
+        # Of few numbers ranks may get what others have really put in.
+        length = min(size, whole.shape[dim] - place * size, own.shape[dim]) if own.numel() > FEW or place == info.shard_mesh_rank else 0
+        if length > 0 and not torch.equal(whole.narrow(dim, place * size, length), own.narrow(dim, 0, length)):
+            return False
+    return True

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether `lockstep extract` sees that modules compute with other weights than those that the optimizers have (FSDP2), and mistakes in FSDP2's code."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from test_extract import extract, judged
+from torch_ranks import HERE, PROGRAM, clean_environment, nightly, torch_python
+
+pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
+
+ROOT = HERE.parents[1]
+SCRIPT = """
+import sys
+import torch, torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
+from torch.distributed.tensor import Shard
+original, count = groups.foreach_all_gather_copy_out, 0
+def copy_out(result, parameters, group):
+    global count
+    original(result, parameters, group)
+    count += 1
+    with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(tuple(parameters[0].all_gather_outputs)):
+        BREAK
+groups.foreach_all_gather_copy_out = copy_out
+dist.init_process_group("gloo")
+torch.manual_seed(3)
+model = fully_shard(torch.nn.Linear(8, ROWS, bias=False), OPTIONS)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    optimizer.zero_grad()
+    model(torch.randn(5, 8)).float().square().mean().backward()
+    optimizer.step()
+"""
+# By name: what is done with what was gathered, how the model is sharded, and of which steps it is seen.
+BROKEN = {
+    "right, in unequal parts": ("pass", "", []),
+    "right, in another type": ("pass", "mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)", []),
+    "right, in the second dimension": ("pass", "shard_placement_fn=lambda parameter: Shard(1)", []),
+    "right, in other groups for the backward pass": ("pass", "reshard_after_forward=2", []),
+    "right, in other groups and equal parts": ("pass", "reshard_after_forward=2", []),
+    "nothing is copied": ("parameters[0].all_gather_outputs[0].fill_(7)", "", [0, 1]),
+    "others' parts are not there": ("parameters[0].all_gather_outputs[0].view(-1)[24 * ((dist.get_rank() + 1) % 3):][:9].zero_()", "", [0, 1]),
+    "of the step before": ("groups.FSDPParamGroup.reshard = groups.FSDPParamGroup._to_sharded = lambda group: None", "", [1]),
+    "of the step before, in other groups and equal parts": ("groups.FSDPParamGroup._to_sharded = lambda group: None", "reshard_after_forward=2", [1]),
+    "in the second step": ("parameters[0].all_gather_outputs[0].mul_(2 if count > 1 else 1)", "", [1]),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_weights_that_no_optimizer_has_are_seen(tmp_path, name):
+    broken, options, steps = BROKEN[name]
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace("BREAK", broken).replace("OPTIONS", options).replace("ROWS", "12" if "equal parts" in name and "unequal" not in name else "10"))
+    extract(tmp_path / "step.json", script, loss="mean", steps=2)
+    report = judged("check", tmp_path / "step.json")
+    assert report["verdict"] == ("undecided" if steps else "match")
+    assert ("a module computes with other weights than those that the optimizers have" in json.dumps(report)) == bool(steps)
+    assert sorted({one["step"] for one in report["results"] if one["verdict"] != "right"}) == steps
+
+
+@nightly
+def test_mistakes_in_the_code_of_fsdp2_have_the_outcome_that_is_known(tmp_path):
+    """tools/code-mutants draws such ones; ranks that really run have told of these whether they change a gradient (docs/code-mutants.md)."""
+    done = subprocess.run([torch_python(), ROOT / "tools" / "code_mutants", "--known", HERE / "code_mutants.json"], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, env=dict(clean_environment(), LOCKSTEP_BINARY=os.path.abspath(PROGRAM)), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("as known") == len(json.loads((HERE / "code_mutants.json").read_text()))
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__, *sys.argv[1:]]))

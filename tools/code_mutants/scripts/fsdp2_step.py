@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A right training script with FSDP2: fsdp2_step.py CASE."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Shard
+
+MICRO_BATCHES, STEPS = 2, 2
+
+
+class Block(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.up = nn.Linear(8, size)
+        self.down = nn.Linear(size, 8)
+
+    def forward(self, inputs):
+        return inputs + self.down(torch.tanh(self.up(self.norm(inputs))))
+
+
+def sharded(size=10, shape=None, **options):
+    """Two blocks that are units, and what is left. Of many ranks each has more than the 16 numbers that an extraction takes for counts."""
+    world = dist.get_world_size()
+    size, last = (size, 8) if world <= 8 else (4 * world + size, 4 * world)
+    mesh = init_device_mesh("cpu", shape or (world,), mesh_dim_names=("replicate", "shard") if shape else ("shard",))
+    torch.manual_seed(3)
+    model = nn.Sequential(Block(size), Block(size), nn.Linear(8, last))
+    for block in model[:2]:
+        fully_shard(block, mesh=mesh, **options)
+    return fully_shard(model, mesh=mesh, **options)
+
+
+def train(model, first=lambda model, is_first: None):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        for micro_batch in range(MICRO_BATCHES):
+            torch.manual_seed(100 * dist.get_rank() + 10 * step + micro_batch)
+            first(model, micro_batch == 0)
+            (model(torch.randn(5, 8)).float().square().mean() / MICRO_BATCHES).backward()
+        optimizer.step()
+
+
+def accumulated():
+    """Gradients are reduced with the last micro-batch alone."""
+    train(sharded(), lambda model, is_first: model.set_requires_gradient_sync(not is_first))
+
+
+def each():
+    """With each of them, and parameters are sharded over other groups between forward and backward."""
+    train(sharded(size=16, reshard_after_forward=2))
+
+
+def replicated():
+    """Reduced along one axis with each micro-batch, and along both with the last."""
+    train(sharded(shape=(2, dist.get_world_size() // 2)), lambda model, is_first: model.set_requires_all_reduce(not is_first))
+
+
+def mixed():
+    """Weights in bfloat16, gradients in float32, matrices sharded in their second dimension, which takes other ways through the buffers."""
+    train(sharded(size=16, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
+                  shard_placement_fn=lambda parameter: Shard(parameter.dim() - 1)))
+
+
+def divided():
+    """By a number that the script gives, in sums."""
+    model = sharded(reshard_after_forward=False)
+    for module in (model, *model[:2]):
+        module.set_gradient_divide_factor(float(dist.get_world_size()))
+        module.set_force_sum_reduction_for_comms(True)
+    train(model)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    torch.set_num_threads(1)
+    globals()[sys.argv[1]]()
+    dist.destroy_process_group()
