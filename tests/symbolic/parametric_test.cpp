@@ -81,6 +81,17 @@ TEST_CASE("for which sizes a schedule is wrong", "[parametric]") {
   const std::string twelfth =
       R"({ "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "scale", "op": "scale", "by": "micro_batches / 12" })";
   CHECK(statement(after_backward(twelfth)) == "wrong for every size unless dp*micro_batches = 12");
+  // Of two sizes the one that stands in the numerator may come second.
+  const auto for_two = [&](const std::string& by, const std::string& when = "") {
+    const std::string scale = R"({ "name": "scale", "op": "scale", "by": ")" + by + "\"" + when + " }";
+    return statement(after_backward(mean + ", " + scale, R"({ "dp": 2, "tp": 2 })"));
+  };
+  CHECK(for_two("2*dp/tp") == "wrong for every size unless tp = 2*dp");
+  CHECK(for_two("2*tp/dp") == "wrong for every size unless 2*tp = dp");
+  CHECK(for_two("dp*tp/6") == "wrong for every size unless tp*dp = 6");
+  // 67 times 67, and no other size from 2 on: beyond all that are looked at one by one.
+  CHECK(for_two("dp*tp/4489", R"(, "when": "dp >= 2 and tp >= 2")") ==
+        "wrong for tp ≥ 2 and dp ≥ 2 unless tp*dp = 4489");
   // A sum has no such product.
   const std::string sum =
       R"x({ "name": "sum", "op": "all_reduce", "over": "dp" }, { "name": "scale", "op": "scale", "by": "(micro_batches + dp - 4) / dp" })x";
@@ -97,6 +108,45 @@ TEST_CASE("for which sizes a schedule is wrong", "[parametric]") {
   CHECK(statement(after_backward(R"({ "name": "root", "op": "reduce", "over": "dp", "root": 0, "reduce": "avg" },
                                    { "name": "copy", "op": "broadcast", "over": "dp", "root": 0 })")) ==
         "right for every size");
+}
+
+TEST_CASE("what is right up to a size is named by where it begins to be wrong", "[parametric]") {
+  const std::string mean = R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
+  const auto halved = [](const std::string& name, const std::string& when) {
+    return R"(, { "name": ")" + name + R"(", "op": "scale", "by": "1/2", "when": ")" + when + R"(" })";
+  };
+  CHECK(statement(after_backward(mean + halved("half", "dp >= 2"))) == "right only at dp = 1");
+  CHECK(statement(after_backward(mean + halved("half", "dp >= 3"))) == "wrong as soon as dp ≥ 3");
+  const std::string layout = R"({ "dp": 2, "pp": 2 })";
+  CHECK(statement(after_backward(mean + halved("one", "dp >= 3") + halved("two", "pp >= 2"), layout)) ==
+        "wrong as soon as pp ≥ 2, or dp ≥ 3");
+  CHECK(statement(after_backward(mean + halved("one", "dp >= 3") + halved("two", "pp >= 3"), layout)) ==
+        "wrong as soon as pp ≥ 3, or dp ≥ 3");
+}
+
+TEST_CASE("whether the groups of instances agree is a condition like others where they do so at every size",
+          "[parametric]") {
+  const auto halved = [](const std::string& when) {
+    return statement(after_backward(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" },
+      { "name": "half", "op": "scale", "by": "1/2", "when": ")" +
+                                    when + "\" }"));
+  };
+  CHECK(halved("instance_groups_agree") == "wrong for every size");
+  CHECK(halved("not instance_groups_agree") == "right for every size");
+}
+
+TEST_CASE("what is wrong for other owners alone, and at no size that was tried, is not decided", "[parametric]") {
+  // The embedding has a bucket of its own, so that both stages cut it alike.
+  const Prover prover(read_text(R"({ "lockstep": 1, "layout": { "pp": 2, "dp": 2 }, "model": { "parameters": [
+      { "name": "word", "shape": [8, 4], "tied": "word_embeddings", "tags": ["embedding"] },
+      { "name": "layers.0", "shape": [16, 8] }, { "name": "layers.1", "shape": [16, 8], "stage": -1 },
+      { "name": "output", "shape": [8, 4], "stage": -1, "tied": "word_embeddings", "tags": ["embedding"] } ] },
+    "schedule": { "framework": "megatron",
+                  "options": { "use_distributed_optimizer": true, "overlap_grad_reduce": true } } })"));
+  CHECK(prover.proof().verdict == Proof::Verdict::undecided);
+  CHECK_FALSE(prover.proof().counterexample);
+  CHECK(prover.proof().statement ==
+        "right at every small size that was tried; it would be wrong where its cuts give an element other owners");
 }
 
 TEST_CASE("sizes at which a framework has other steps are cases of their own", "[parametric]") {
