@@ -143,10 +143,11 @@ TEST_CASE("two owners, each of which is reduced to in a step of its own, are men
                             { "name": "second", "op": "reduce", "over": "dp", "root": 1, "params": ["b"] } ] } ])J"),
                  R"({ "micro_batches": 2 })"));
   const std::vector<std::string> lines = lines_of(diagnosis::find_repairs(result));
-  const std::string first = R"({ "move": "first", "after": "micro_batches" })",
-                    second = R"({ "move": "second", "after": "micro_batches" })";
-  CHECK(std::any_of(lines.begin(), lines.end(),
-                    [&](const std::string& line) { return line == first + second || line == second + first; }));
+  const auto mends_both = [](const std::string& line) {
+    return line.find(R"({ "move": "first", "after": )") != std::string::npos &&
+           line.find(R"({ "move": "second", "after": )") != std::string::npos;
+  };
+  CHECK(std::any_of(lines.begin(), lines.end(), mends_both));
 }
 
 TEST_CASE("a deadlock is repaired as well, and a schedule that is right is left alone") {
