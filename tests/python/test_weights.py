@@ -64,6 +64,13 @@ def test_weights_that_no_optimizer_has_are_seen(tmp_path, name):
     assert sorted({one["step"] for one in report["results"] if one["verdict"] != "right"}) == steps
 
 
+def test_ranks_that_get_no_gradient_for_parts_of_other_sizes_have_programs_of_their_own(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace("BREAK", "pass").replace("OPTIONS", "").replace("ROWS", "10").replace("    optimizer.step()", "    optimizer.zero_grad()\n    optimizer.step()"))
+    extract(tmp_path / "step.json", script, loss="mean", steps=1)
+    assert judged("check", tmp_path / "step.json")["verdict"] == "mismatch"
+
+
 @nightly
 def test_mistakes_in_the_code_of_fsdp2_have_the_outcome_that_is_known(tmp_path):
     """tools/code-mutants draws such ones; ranks that really run have told of these whether they change a gradient (docs/code-mutants.md)."""

@@ -2,6 +2,7 @@
 """docs/code-mutants.md: its tables and lists, out of the figures and the reasons that somebody has written."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -27,8 +28,9 @@ def read(path):
 
 
 def short(row):
-    """What is kept of it."""
-    return dict({key: value for key, value in row.items() if key != "seconds"}, said=row["said"].split("\n")[0][:160], why=row["why"][:160])
+    """What is kept of it: nothing of the machine."""
+    said, why = (re.sub(r"(?<![\w.])/[\w./+-]*/", "", row[key].split("\n")[0])[:160] for key in ("said", "why"))
+    return dict({key: value for key, value in row.items() if key != "seconds"}, said=said, why=why)
 
 
 def group(row):

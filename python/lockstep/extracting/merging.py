@@ -77,11 +77,20 @@ class Mesh:
         return {"axes": [self.axes[axis] for axis in axes]}
 
 
+def elements_of(piece):
+    count = 1
+    for first, end in [piece["range"]] if "range" in piece else piece["box"]:
+        count *= end - first
+    return count
+
+
 def normal(rank, events, mesh):
     """The events without what tells nothing, groups by axes, ranks by where they stand from this one, and apart from them the pieces of its results, in their order."""
-    found, pieces, changed = [], [], []
+    found, pieces, changed, declared = [], [], [], {}
     for event in events:
         kind = event["event"]
+        if kind == "parameter":
+            declared[event["id"]] = event["pieces"]
         if kind == "run":
             continue
         event = {key: value for key, value in event.items() if key not in LEFT_OUT.get(kind, ())}
@@ -94,6 +103,7 @@ def normal(rank, events, mesh):
         if kind == "result":
             if event.pop("row", 0) is None:
                 event["content"] = None  # no gradient
+                event["size"] = elements_of(declared[event["parameter"]][event["piece"]])  # of which ranks with one program have as many
             pieces.append(event.pop("piece"))
             if event.pop("changed", False):
                 changed.append(event["parameter"])
@@ -211,6 +221,7 @@ class Merged:
                 if event["event"] == "result":
                     pieces = self.pieces(ranks, number, every)
                     number += 1
+                    event = {key: value for key, value in event.items() if key != "size"}
                     event = {"event": "result", "piece": pieces[0], **event} if len(set(pieces)) == 1 else {"event": "result", "pieces": pieces, **event}
                 events.append(event)
             # What is not known of a rank that was played is not known of those that were not.
