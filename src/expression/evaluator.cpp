@@ -162,7 +162,7 @@ Rational end(const Node& node, const Node& other, const Environment& environment
 ExpressionValue binary(const Node& node, const Environment& environment) {
   const Node& left = *node.children[0];
   const Node& right = *node.children[1];
-  if (node.text == "and" || node.text == "or") {
+  if (is_logical(node)) {
     const bool decided = node.text == "or";
     if (truth_of(evaluate(left, environment), left) == decided) return decided;
     return truth_of(evaluate(right, environment), right);

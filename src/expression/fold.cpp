@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/expression/node.h"
+#include "src/expression/values.h"
 
 namespace lockstep::expression {
 namespace {
@@ -51,7 +52,7 @@ NodePointer fold(const NodePointer& node, const Environment& environment) {
     changed = changed || children.back() != child;
     all_known = all_known && (is_value(children.back()) || child->kind == Node::Kind::end);
   }
-  if (node->text == "and" || node->text == "or") {
+  if (is_logical(*node)) {
     if (NodePointer side = decided(node->text, children[0], children[1])) return side;
   }
   NodePointer folded = node;

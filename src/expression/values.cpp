@@ -24,10 +24,9 @@ Rational short_enough(const Rational& value, const Node& node) {
 }
 
 bool compare(const std::string& op, const Rational& a, const Rational& b) {
-  if (op == "<") return a < b;
-  if (op == "<=") return a <= b;
-  if (op == ">") return a > b;
-  return a >= b;
+  const bool or_equal = op.size() > 1;
+  if (op[0] == '<') return or_equal ? a <= b : a < b;
+  return or_equal ? a >= b : a > b;
 }
 
 }  // namespace
@@ -49,21 +48,22 @@ bool truth_of(const ExpressionValue& value, const Node& node) {
 }
 
 ExpressionValue combine(const Node& node, const ExpressionValue& left, const ExpressionValue& right) {
+  // No two operators but those that compare begin alike, and a search evaluates thousands of expressions.
   const std::string& op = node.text;
-  if (op == "==" || op == "!=") {
+  if (op[0] == '=' || op[0] == '!') {
     if (left.index() != right.index()) {
       throw ExpressionError(
           "\"" + op + "\" compares values of one kind, but found " + describe(left) + " and " + describe(right),
           node.offset, node.length);
     }
-    return (left == right) == (op == "==");
+    return (left == right) == (op[0] == '=');
   }
   const Rational a = number_of(left, *node.children[0]);
   const Rational b = number_of(right, *node.children[1]);
-  if (op == "+") return short_enough(a + b, node);
-  if (op == "-") return short_enough(a - b, node);
-  if (op == "*") return short_enough(a * b, node);
-  if (op == "/") {
+  if (op[0] == '+') return short_enough(a + b, node);
+  if (op[0] == '-') return short_enough(a - b, node);
+  if (op[0] == '*') return short_enough(a * b, node);
+  if (op[0] == '/') {
     if (b.is_zero()) {
       throw ExpressionError("division by zero: \"" + print(*node.children[1]) + "\" is 0 here", node.offset,
                             node.length);

@@ -9,6 +9,11 @@ namespace lockstep::expression {
 Rational number_of(const ExpressionValue& value, const Node& node);
 bool truth_of(const ExpressionValue& value, const Node& node);
 
+/// Whether it is `and` or `or`.
+inline bool is_logical(const Node& node) {
+  return node.kind == Node::Kind::binary && (node.text[0] == 'a' || node.text[0] == 'o');
+}
+
 /// Applies a binary operator but `and` and `or`, or a function. Throws ExpressionError.
 ExpressionValue combine(const Node& node, const ExpressionValue& left, const ExpressionValue& right);
 Rational call(const Node& node, const std::vector<Rational>& arguments);

@@ -89,7 +89,8 @@ void check_meshes(const Step& step, Reading& reading) {
 }
 
 void check_factor(const Step& step, Reading& reading) {
-  if (step.op != Op::backward || !step.by) return;
+  // What hangs on the micro-batch is no constant.
+  if (step.op != Op::backward || !step.by || step.by->uses_micro_batch()) return;
   try {
     const auto value = step.by->constant(reading.environment());
     if (value && std::holds_alternative<Rational>(*value) && std::get<Rational>(*value).is_zero() &&

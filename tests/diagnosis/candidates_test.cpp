@@ -61,6 +61,18 @@ std::string cp_schedule() {
                        { "name": "dp_all_reduce", "op": "all_reduce", "over": ["dp", "cp"] } ])J");
 }
 
+/// With a step that is waited for, on top and in the `each`.
+std::string asynchronous_schedule() {
+  return scenario_text(R"({ "dp": 2, "cp": 2 })", R"([ { "name": "w", "shape": [8] }, { "name": "b", "shape": [4] } ])",
+                       R"J([ { "name": "zero", "op": "zero" },
+                       { "name": "micro_batches", "op": "each", "steps": [
+                         { "name": "backward", "op": "backward", "by": "1 / tokens" },
+                         { "name": "cp_sum", "op": "all_reduce", "over": "cp", "async": true },
+                         { "name": "cp_done", "op": "wait", "for": "cp_sum" } ] },
+                       { "name": "sum", "op": "all_reduce", "over": "dp", "async": true },
+                       { "op": "wait", "for": "sum" } ])J");
+}
+
 }  // namespace
 
 TEST_CASE("the edits of a schedule are of every kind that its steps allow") {
@@ -88,7 +100,7 @@ TEST_CASE("the edits of a schedule are of every kind that its steps allow") {
 }
 
 TEST_CASE("every edit can be written into the file and read again, and says the same there") {
-  for (const std::string& text : {cp_schedule(), megatron_844()}) {
+  for (const std::string& text : {cp_schedule(), megatron_844(), asynchronous_schedule()}) {
     const Listed listed(text);
     const scenario::EditableSteps steps(*listed.scenario.schedule, listed.scenario.schedule->model.parameters());
     std::set<diagnosis::Candidate::Kind> kinds;
@@ -112,6 +124,35 @@ TEST_CASE("every edit can be written into the file and read again, and says the 
     CHECK(read > listed.candidates.size() / 2);
     CHECK(kinds.size() >= 9);
   }
+}
+
+TEST_CASE("two edits come to what a file with both says, and one that cannot be applied to nothing") {
+  const Scenario scenario = read_text(asynchronous_schedule());
+  const scenario::EditableSteps steps(*scenario.schedule, scenario.schedule->model.parameters());
+  Step added;
+  added.name = "scale";
+  added.op = Op::scale;
+  added.by = Expression::parse("1 / dp");
+  added.keys = {"name", "op", "by"};
+  const std::vector<std::vector<Edit>> pairs = {
+      {Edit::drop("sum"), Edit::insert(added, "micro_batches", true)},
+      {Edit::insert(added, "backward", true), Edit::move("scale", "zero", true)},
+      {Edit::move("micro_batches", "sum", true), Edit::drop("cp_sum")},
+      {Edit::drop("micro_batches"), Edit::drop("zero")},
+      {Edit::duplicate("cp_sum"), Edit::drop("cp_sum")},
+      {Edit::drop("backward", "first"), Edit::move("cp_done", "backward", false)}};
+  for (const std::vector<Edit>& edits : pairs) {
+    INFO(write_json(to_json(edits)));
+    const Scenario whole = read_scenario(scenario::with_edits(scenario.document, edits), "test.json");
+    CHECK(steps.edited(edits) == whole.schedule->steps);
+  }
+  Step taken = added;
+  taken.name = "cp_sum";
+  for (const Edit& edit : {Edit::drop("nothing"), Edit::move("sum", "sum", true), Edit::move("sum", "nothing", true),
+                           Edit::move("micro_batches", "backward", true), Edit::insert(added, "nothing", true),
+                           Edit::insert(taken, "zero", true), Edit::set("nothing", added)})
+    CHECK_FALSE(steps.edited({edit}));
+  CHECK_FALSE(steps.edited({Edit::drop("zero"), Edit::drop("zero")}));
 }
 
 TEST_CASE("what a schedule has and another lacks can be brought back") {
