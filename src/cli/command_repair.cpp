@@ -118,7 +118,7 @@ int run(const RepairArguments& arguments) {
   CheckOptions check;
   check.host = false;
   check.blame = check.divergences = false;
-  const Budget budget(Budget::proof);  // for the memory of the replay and the search together
+  const Budget budget(Budget::file);  // for the memory of the replay and the search together
   const CheckResult result = check_file(file, check);
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);
