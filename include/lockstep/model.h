@@ -99,36 +99,45 @@ struct LocalModel {
   std::vector<LocalBuffer> buffers;
 };
 
-/// Parameters, placed on the ranks of a mesh. Immutable after construction.
+/// Parameters, placed on the ranks of a mesh. Immutable after construction; copies share what they hold.
 class Model {
  public:
+  using Parameters = std::shared_ptr<const std::vector<Parameter>>;
+
   /// Checks shapes, placements and ties; each mistake is added to `diagnostics` at the
   /// parameter's place. With mistakes the model must not be used further.
   Model(const Mesh& mesh, std::vector<Parameter> parameters, Diagnostics& diagnostics);
+  /// The same of a list that several models share. What comes out as in one of `others`, made of the same list for
+  /// another mesh, is shared with it.
+  Model(const Mesh& mesh, Parameters parameters, Diagnostics& diagnostics, const std::vector<Model>& others);
 
-  const std::vector<Parameter>& parameters() const { return parameters_; }
-  const std::vector<Logical>& logicals() const { return logicals_; }
+  const std::vector<Parameter>& parameters() const { return *parameters_; }
+  const std::vector<Logical>& logicals() const { return content_->logicals; }
   /// The copies of one tensor of one device, in model order, of which `logical` is one; most have one.
-  const std::vector<int>& copies(int logical) const { return copies_[static_cast<std::size_t>(original(logical))]; }
-  int original(int logical) const { return logicals_[static_cast<std::size_t>(logical)].original; }
+  const std::vector<int>& copies(int logical) const {
+    return content_->copies[static_cast<std::size_t>(original(logical))];
+  }
+  int original(int logical) const { return logicals()[static_cast<std::size_t>(logical)].original; }
   /// Whether one device has it as a tensor of its own, and trains it: of several copies the original is.
   bool is_trained_tensor(int logical) const {
-    return original(logical) == logical && !logicals_[static_cast<std::size_t>(logical)].frozen;
+    return original(logical) == logical && !logicals()[static_cast<std::size_t>(logical)].frozen;
   }
   /// The sites of all copies, in model order.
   std::vector<int> sites(int logical) const;
   /// Those of them that are not frozen.
   std::vector<int> trained(int logical) const;
-  int logical_of(int parameter) const { return logical_of_[static_cast<std::size_t>(parameter)]; }
-  const std::vector<Piece>& pieces(int logical) const { return pieces_[static_cast<std::size_t>(logical)]; }
-  const LocalModel& local(int rank) const { return *locals_[static_cast<std::size_t>(local_id(rank))]; }
+  int logical_of(int parameter) const { return content_->logical_of[static_cast<std::size_t>(parameter)]; }
+  const std::vector<Piece>& pieces(int logical) const { return content_->pieces[static_cast<std::size_t>(logical)]; }
+  const LocalModel& local(int rank) const { return *content_->locals[static_cast<std::size_t>(local_id(rank))]; }
   /// All distinct local models, by id.
-  const std::vector<std::unique_ptr<LocalModel>>& locals() const { return locals_; }
+  const std::vector<std::unique_ptr<LocalModel>>& locals() const { return content_->locals; }
   /// Index of `logical`'s buffer on `rank`, or -1. A rank holds at most one buffer of a logical
   /// parameter.
   int buffer_of(int rank, int logical) const;
   /// Index of the first buffer on `rank` of a copy of `logical`, or -1.
   int buffer_of_copy(int rank, int logical) const;
+  /// Whether the two hold one and the same placement in memory.
+  bool shares_with(const Model& other) const { return content_ == other.content_; }
   /// Index into Logical::uses, of the original, of this parameter's use.
   int site_use(int parameter, std::string_view use) const;
 
@@ -139,18 +148,29 @@ class Model {
   bool takes_part(const Mesh& mesh, int parameter, int rank, int micro_batch) const;
 
  private:
-  int local_id(int rank) const { return local_of_[static_cast<std::size_t>(index_.of(rank))]; }
+  /// The ranks of one local model: a stage, and coordinates on the axes that cut something on it as one number.
+  using Place = std::pair<int, std::int64_t>;
 
-  std::vector<Parameter> parameters_;
-  std::vector<Logical> logicals_;
-  std::vector<std::vector<int>> copies_;  // by logical; of originals
-  std::vector<int> logical_of_;
-  std::vector<std::vector<Piece>> pieces_;
-  std::vector<std::unique_ptr<LocalModel>> locals_;
+  /// What hangs on the sizes of the axes that cut something, and on no other.
+  struct Content {
+    std::vector<Logical> logicals;
+    std::vector<std::vector<int>> copies;  ///< by logical; of originals
+    std::vector<int> logical_of;
+    std::vector<std::vector<Piece>> pieces;
+    std::vector<std::unique_ptr<LocalModel>> locals;
+    // By local model: its lowest logical parameter, then the buffer of each from there on, -1 for none.
+    std::vector<std::vector<int>> buffer_of;
+    std::vector<std::pair<Axis, int>> sizes;  ///< of these axes and of pp
+    std::vector<Place> places;                ///< of the local models
+  };
+
+  int local_id(int rank) const { return local_of_[static_cast<std::size_t>(index_.of(rank))]; }
+  void check(const Mesh& mesh, Diagnostics& diagnostics) const;
+
+  Parameters parameters_;
+  std::shared_ptr<const Content> content_;
   CoordinateIndex index_;
   std::vector<int> local_of_;  // by the rank's number in index_
-  // By local model: its lowest logical parameter, then the buffer of each from there on, -1 for none.
-  std::vector<std::vector<int>> buffer_of_;
 };
 
 }  // namespace lockstep

@@ -98,6 +98,7 @@ class Prover {
     std::function<Scenario(const Json& document)> read = nullptr;
     std::set<Axis> fixed;              ///< axes that stay as the scenario has them
     bool fixed_micro_batches = false;  ///< so does the number of micro-batches
+    int budget = 1;                    ///< how many times the usual work and memory it may take
   };
   explicit Prover(const Scenario& scenario);
   Prover(const Scenario& scenario, Options options);

@@ -65,6 +65,7 @@ class Rational {
  private:
   struct Big;
   static Rational from_big(Big&& value);
+  static Rational in_lowest_terms(Big&& value);
   Big to_big() const;
   std::int64_t numerator_ = 0;
   std::int64_t denominator_ = 1;

@@ -19,7 +19,8 @@ thread_local const Budget::Place* innermost_place = nullptr;
 OverBudget::OverBudget(const std::string& most, const std::string& place)
     : std::runtime_error("it would take more than " + most + (place.empty() ? "" : " in " + place)) {}
 
-Budget::Budget(std::int64_t most) : most_(most), live_at_begin_(allocations_of_thread.live), outer_(innermost) {
+Budget::Budget(std::int64_t most, std::int64_t memory)
+    : most_(most), memory_(memory), live_at_begin_(allocations_of_thread.live), outer_(innermost) {
   settle(0);
   innermost = this;
 }
@@ -43,8 +44,10 @@ void Budget::spend(std::int64_t units) {
     const Place* named = innermost_place;
     return named == nullptr ? "" : std::string(named->kind_) + " \"" + *named->name_ + "\"";
   };
+  std::int64_t memory = std::numeric_limits<std::int64_t>::max();
   for (const Budget* budget = innermost; budget != nullptr; budget = budget->outer_) {
     if (budget->spent_ > budget->most_) throw OverBudget(units_text(budget->most_) + " units of work", place());
+    memory = std::min(memory, budget->memory_);
     if (budget->outer_ == nullptr && allocations_of_thread.live - budget->live_at_begin_ > memory)
       throw OverBudget(std::to_string(memory / 1'000'000'000) + " GB of memory", place());
   }
@@ -72,7 +75,7 @@ Budget::Place::~Place() { innermost_place = outer_; }
 void spend_on(const Rational& number) {
   if (number.to_int64()) return;
   const std::int64_t bits = std::max(number.numerator().bits(), number.denominator().bits());
-  constexpr std::int64_t few = 64, bits_squared_of_a_unit = 800;
+  constexpr std::int64_t few = 64, bits_squared_of_a_unit = 10'000;
   if (bits > few) Budget::spend(bits * bits / bits_squared_of_a_unit);
 }
 

@@ -32,13 +32,19 @@ class Budget {
   /// For a search, which makes many runs one after the other.
   static constexpr std::int64_t search = 150'000'000;
 
-  /// For a proof, which goes through many cases.
-  static constexpr std::int64_t proof = 2'500'000'000;
+  /// For the cases of a proof, and for the search for a counterexample after it: less than ten seconds together.
+  static constexpr std::int64_t proof = 450'000'000;
+  static constexpr std::int64_t counterexample = 100'000'000;
 
-  /// The bytes that may be live at a time, whatever may be spent.
+  /// For all that is done with one file, most of which has a budget of its own.
+  static constexpr std::int64_t file = 2'500'000'000;
+
+  /// The bytes that may be live at a time, whatever may be spent; and while there is a proof.
   static constexpr std::int64_t memory = 3'000'000'000;
+  static constexpr std::int64_t memory_of_a_proof = 1'000'000'000;
 
-  explicit Budget(std::int64_t most);
+  /// `memory`: with what is live since the outermost budget of the thread began.
+  explicit Budget(std::int64_t most, std::int64_t memory = Budget::memory);
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
   ~Budget();
@@ -85,7 +91,7 @@ class Budget {
   /// Takes in what was allocated. No place to throw from.
   static void settle(std::int64_t units);
 
-  std::int64_t most_, spent_ = 0, live_at_begin_;
+  std::int64_t most_, memory_, spent_ = 0, live_at_begin_;
   Budget* outer_;
 };
 

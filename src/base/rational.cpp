@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/rational.h"
 
+#include <algorithm>
 #include <bit>
 #include <boost/multiprecision/cpp_int.hpp>
 #include <charconv>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/diagnostic.h"
+#include "src/base/allocations.h"
 
 namespace lockstep {
 
@@ -60,6 +62,24 @@ std::uint64_t inverse_modulo(std::uint64_t a) {
   return result;
 }
 
+/// Of two whole numbers, the second of which is positive. What takes the square of their digits is left for two long
+/// ones.
+Integer common_divisor(const Integer& a, const Integer& b) {
+  if (b == 1) return 1;
+  if (b <= std::numeric_limits<std::uint64_t>::max()) {
+    const auto small = static_cast<std::uint64_t>(b);
+    return gcd(static_cast<std::uint64_t>(abs(a) % small), small);
+  }
+  if (a != 0 && abs(a) <= std::numeric_limits<std::uint64_t>::max()) {
+    const auto small = static_cast<std::uint64_t>(abs(a));
+    return gcd(static_cast<std::uint64_t>(b % small), small);
+  }
+  constexpr std::int64_t bits_squared_of_a_unit = 2'000;
+  const auto bits = static_cast<std::int64_t>(std::max(a == 0 ? 0U : msb(abs(a)), msb(b)));
+  allocations_of_thread.units += bits * bits / bits_squared_of_a_unit;  // which the next Budget::spend() takes
+  return boost::multiprecision::gcd(a, b);
+}
+
 std::uint64_t residue(const Integer& value) {
   const Integer rest = value % prime61;  // takes the sign of `value`
   return static_cast<std::uint64_t>(rest < 0 ? Integer(rest + prime61) : rest);
@@ -84,11 +104,15 @@ Rational::Rational(std::int64_t numerator, std::int64_t denominator) {
 
 /// Brings `value`, whose denominator is positive, to lowest terms, and to the small form if it fits.
 Rational Rational::from_big(Big&& value) {
-  const Integer common = boost::multiprecision::gcd(value.numerator, value.denominator);
+  const Integer common = common_divisor(value.numerator, value.denominator);
   if (common != 1) {
     value.numerator /= common;
     value.denominator /= common;
   }
+  return in_lowest_terms(std::move(value));
+}
+
+Rational Rational::in_lowest_terms(Big&& value) {
   Rational result;
   if (value.numerator >= smallest && value.numerator <= largest && value.denominator <= largest) {
     result.numerator_ = static_cast<std::int64_t>(value.numerator);
@@ -143,8 +167,11 @@ Rational operator*(const Rational& a, const Rational& b) {
       return result;
     }
   }
+  // What the factors have in common stands across, in shorter numbers than in the product.
   const Rational::Big x = a.to_big(), y = b.to_big();
-  return Rational::from_big({x.numerator * y.numerator, x.denominator * y.denominator});
+  const Integer left = common_divisor(x.numerator, y.denominator), right = common_divisor(y.numerator, x.denominator);
+  return Rational::in_lowest_terms(
+      {(x.numerator / left) * (y.numerator / right), (x.denominator / right) * (y.denominator / left)});
 }
 
 Rational operator/(const Rational& a, const Rational& b) {

@@ -31,7 +31,7 @@ int check_extraction(const std::shared_ptr<const Source>& source, bool verbose, 
   CheckResult failed;
   failed.file = source->name;
   try {
-    const Budget budget(Budget::proof);
+    const Budget budget(Budget::file);
     const VerifyResult result = verify_extraction(source, options);
     reports.add(result);
     return result.verdict() == VerifiedPiece::Verdict::right ? exit_right : exit_wrong;

@@ -77,7 +77,7 @@ int run(const DiffArguments& arguments) {
         fmt::format("{} alone is compared with nothing: name a second file, or say what is to be otherwise, such "
                     "as --new use_distributed_optimizer=true",
                     old_file));
-  const Budget budget(2 * Budget::proof);
+  const Budget budget(2 * Budget::file);
   const auto before = read_side(old_file, arguments.old_changes), after = read_side(new_file, arguments.new_changes);
   ScheduleComparison comparison = compare(before, after);
   if (!arguments.this_layout && comparison.apart.empty()) comparison.every_size = compare_every_size(*before, *after);

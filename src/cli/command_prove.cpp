@@ -21,11 +21,14 @@ namespace {
 
 struct ProveArguments : CommonOptions {
   std::vector<std::string> paths;
-  std::string counterexample;
+  std::string counterexample, budget = "1";
   bool proof = false;
 };
 
+constexpr std::int64_t largest_budget = 1000;
+
 int run(const ProveArguments& arguments) {
+  const std::int64_t budget = number_of("--budget", arguments.budget, largest_budget);
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (files.empty()) return nothing_found(arguments.paths);
   if (!arguments.counterexample.empty() && files.size() != 1) {
@@ -45,13 +48,15 @@ int run(const ProveArguments& arguments) {
   int status = exit_right;
   for (const std::string& file : files) {
     try {
-      const Budget memory(2 * Budget::proof);  // what follows has budgets of its own; this one sees what they leave
+      // What follows has budgets of its own; this one sees what they leave.
+      const Budget memory(budget * Budget::file, budget * Budget::memory_of_a_proof);
       Scenario scenario = read_scenario_file(file);
       scenario.file = file;
       // Of framework files too.
       for (const std::string& path : {arguments.output, arguments.counterexample}) keep_what_was_read(path);
       Prover::Options options;
       options.steps = arguments.proof;
+      options.budget = static_cast<int>(budget);
       const Prover prover(scenario, options);
       const Proof& proof = prover.proof();
       reporter->add(scenario, proof);
@@ -134,7 +139,13 @@ Command prove_command() {
                             "",
                             "Print what the ranks hold after each step, in each case, for each class of parameters.",
                             {},
-                            &arguments->proof}},
+                            &arguments->proof},
+                           {"--budget",
+                            "N",
+                            "Let each file take N times the work and the memory that are usual: some ten seconds and a "
+                            "gigabyte, N at most 1000. What goes beyond is not decided, and named.",
+                            {},
+                            &arguments->budget}},
                           arguments->output_rows()});
   command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };

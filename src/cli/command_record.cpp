@@ -21,7 +21,7 @@ struct RecordArguments {
 };
 
 int run(const RecordArguments& arguments) {
-  const Budget budget(Budget::proof);
+  const Budget budget(Budget::file);
   RecordOptions options;
   options.loss = given_loss(arguments.loss);
   if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));

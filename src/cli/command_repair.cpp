@@ -117,7 +117,7 @@ int run(const RepairArguments& arguments) {
     usage_error("--write changes FILE and --to writes another file; give one of them");
   if (arguments.write && std::filesystem::exists(file + ".orig"))
     usage_error(fmt::format("{}.orig is there already, and --write would replace it; move it away, or use --to", file));
-  const Budget budget(Budget::proof);  // for the memory of the replay and the search together
+  const Budget budget(Budget::file);  // for the memory of the replay and the search together
   const CheckResult result = check_file(file, CheckOptions::verdict_alone());
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
   if (result.verdict == Verdict::error) throw InputError(result.errors);

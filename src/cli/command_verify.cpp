@@ -20,7 +20,7 @@ struct VerifyArguments : CommonOptions {
 };
 
 int run(const VerifyArguments& arguments) {
-  const Budget budget(Budget::proof);
+  const Budget budget(Budget::file);
   VerifyOptions options;
   options.loss = given_loss(arguments.loss);
   if (!arguments.step.empty()) options.step = static_cast<int>(number_of("--step", arguments.step, INT32_MAX, 0));

@@ -353,7 +353,7 @@ CheckResult check_file(const std::string& file, const CheckOptions& options) {
   try {
     // For what is done beside replays and searches, and for the memory of all of it.
     std::optional<Budget> budget;
-    if (diagnosis::is_by_default(options)) budget.emplace(Budget::proof);
+    if (diagnosis::is_by_default(options)) budget.emplace(Budget::file);
     return check_named(file, options);
   } catch (const OverBudget& over) {
     CheckResult result = failed(file, over.what());

@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <utility>
 
 #include "src/base/budget.h"
 #include "src/scenario/expand.h"
+#include "src/scenario/known_models.h"
 #include "src/scenario/model_sizes.h"
 #include "src/scenario/template.h"
 
@@ -366,7 +369,44 @@ Json expand_preset(const Json& object, const Json& preset, Reading& reading) {
   return Json::array(std::move(expander.list), object.place());
 }
 
+void add_words(const Json& value, std::set<std::string>& words) {
+  const auto add = [&](const std::string& text) {
+    std::string word;
+    for (const char c : text + " ") {
+      if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') {
+        word += c;
+      } else if (!word.empty()) {
+        words.insert(std::exchange(word, ""));
+      }
+    }
+  };
+  if (value.is_string()) add(value.text());
+  for (const Json& item : value.items()) add_words(item, words);
+  for (const Json::Member& member : value.members()) {
+    if (member.key == "because") continue;  // a sentence for readers
+    if (member.key == "micro_batches" && member.value.is_array() && member.value.items().empty()) continue;  // in none
+    add(member.key);
+    add_words(member.value, words);
+  }
+}
+
 }  // namespace
+
+std::set<std::string> words_of_model(const Json& model, const Reading& reading) {
+  std::set<std::string> words;
+  add_words(model, words);
+  const Json* preset = model.find("preset");
+  if (preset == nullptr) return words;
+  Reading quiet;
+  quiet.folder = reading.folder;
+  ModelTemplate all;
+  add_file(all, *preset, reading.folder, 0, quiet);
+  for (const auto& [name, size] : all.sizes) add_words(size.value, words);
+  add_words(Json::object(all.let), words);
+  add_words(Json::array(all.rules), words);
+  add_words(Json::array(all.parameters), words);
+  return words;
+}
 
 Json expand_model(const Json& object, Reading& reading) {
   const Json* preset = object.find("preset");

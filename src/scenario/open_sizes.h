@@ -12,6 +12,8 @@
 
 namespace lockstep::scenario {
 
+class KnownModels;
+
 /// Sizes that a scenario does not allow. `rules` are the conditions of files that refused, as expressions of nothing
 /// but sizes, each with what the rule says; none where something else did.
 struct RefusedSizes : InputError {
@@ -22,7 +24,9 @@ struct RefusedSizes : InputError {
 
 /// read_scenario() for a reader to whom the layout's sizes are one example of many: where a framework derives a number
 /// from sizes, steps hold the expression in place of its value. The verdict is the same.
-Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file);
+/// `known`: models of the same scenario that were read at other sizes. One that is the same here is not read again, and
+/// `resolved` has none then.
+Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file, KnownModels* known = nullptr);
 /// Whether a key of the layout that is no size has the same value at all of them: it is written as one, or neither the
 /// scenario nor its framework gives it.
 bool has_one_value_at_all_sizes(const Scenario& scenario, std::string_view key);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <tuple>
+#include <utility>
 
 #include "src/base/budget.h"
 #include "src/base/utf8.h"
@@ -13,6 +14,7 @@
 #include "src/scenario/edit_mistakes.h"
 #include "src/scenario/edits.h"
 #include "src/scenario/expand.h"
+#include "src/scenario/known_models.h"
 #include "src/scenario/open_sizes.h"
 #include "src/scenario/step_tree.h"
 
@@ -33,7 +35,8 @@ std::string name_of_file(const std::string& file) {
 /// depends on it unread, so that every mistake is reported once.
 class ScenarioReader {
  public:
-  explicit ScenarioReader(std::string file, bool keep_sizes = false) : file_(std::move(file)) {
+  explicit ScenarioReader(std::string file, bool keep_sizes = false, scenario::KnownModels* known = nullptr)
+      : file_(std::move(file)), known_models_(known) {
     reading_.keep_sizes = keep_sizes;
     reading_.folder = std::filesystem::path(file_).parent_path();
   }
@@ -164,17 +167,67 @@ class ScenarioReader {
     return batch;
   }
 
+  /// Null where it was read before at a layout that is another in nothing that it names.
   Json read_model_part(const Json* written) {
     if (written == nullptr) return {};
-    Json parameters = scenario::expand_model(*written, reading_);
+    const bool edited = std::any_of(edits_.begin(), edits_.end(), [](const scenario::WrittenEdit& one) {
+      return one.edit.action == Edit::Action::parameter;
+    });
+    std::optional<std::string> key;
+    if (known_models_ != nullptr && !edited && reading_.diagnostics.empty())
+      key = known_models_->key_of(*written, reading_);
+    if (scenario::KnownModel* known = key ? known_models_->find(*key) : nullptr) {
+      take(*known);
+      return {};
+    }
+    auto decided = std::exchange(reading_.decided_conditions, {});
+    auto refusing = std::exchange(reading_.refusing, {}), rules = std::exchange(reading_.rules, {});
+    const Json parameters = expand_parameters(*written, key);
+    reading_.decided_conditions.merge(decided);
+    reading_.refusing.merge(refusing);
+    reading_.rules.merge(rules);
+    return parameters;
+  }
+
+  Json expand_parameters(const Json& written, const std::optional<std::string>& key) {
+    Json parameters = scenario::expand_model(written, reading_);
     if (parameters.is_null()) return {};
     parameters = scenario::apply_parameter_edits(parameters, edits_, reading_);
     const std::size_t before = reading_.diagnostics.size();
-    std::vector<Parameter> list = scenario::read_parameters(parameters, reading_);
+    const auto list =
+        std::make_shared<const std::vector<Parameter>>(scenario::read_parameters(parameters, reading_));
     if (reading_.diagnostics.size() != before || !reading_.layout_known) return parameters;
-    model_ = std::make_unique<Model>(*reading_.mesh, std::move(list), reading_.diagnostics);
-    if (reading_.diagnostics.size() != before) model_.reset();
+    if (!key) {
+      place(list, {});
+      return parameters;
+    }
+    scenario::KnownModel& known = known_models_->add(
+        *key, {list, reading_.uses, reading_.decided_conditions, reading_.refusing, reading_.rules,
+               reading_.decided_by_numel, reading_.preset, {}});
+    place(list, {});
+    if (model_) known.models.push_back(*model_);
     return parameters;
+  }
+
+  /// What reading it once more would find.
+  void take(scenario::KnownModel& known) {
+    reading_.uses = known.uses;
+    reading_.parameters_known = true;
+    reading_.decided_conditions.insert(known.decided_conditions.begin(), known.decided_conditions.end());
+    reading_.refusing.insert(known.refusing.begin(), known.refusing.end());
+    reading_.rules.insert(known.rules.begin(), known.rules.end());
+    reading_.decided_by_numel = reading_.decided_by_numel || known.decided_by_numel;
+    reading_.preset = known.preset;
+    place(known.parameters, known.models);
+    if (model_ && std::none_of(known.models.begin(), known.models.end(),
+                               [&](const Model& other) { return other.shares_with(*model_); }))
+      known.models.push_back(*model_);
+  }
+
+  void place(const Model::Parameters& list, const std::vector<Model>& others) {
+    const std::size_t before = reading_.diagnostics.size();
+    model_ = std::make_unique<Model>(*reading_.mesh, list, reading_.diagnostics, others);
+    if (reading_.diagnostics.size() != before) model_.reset();
   }
 
   /// Plain steps after all edits, or null where there are none to speak of.
@@ -256,6 +309,7 @@ class ScenarioReader {
   }
 
   std::string file_;
+  scenario::KnownModels* known_models_;
   scenario::Reading reading_;
   std::unique_ptr<scenario::Framework> framework_;
   Json written_edits_ = Json::array();
@@ -313,8 +367,8 @@ bool has_one_value_at_all_sizes(const Scenario& scenario, std::string_view key) 
   return of_framework == nullptr || is_plain(*of_framework);
 }
 
-Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file) {
-  return ScenarioReader(file, true).read(document);
+Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file, KnownModels* known) {
+  return ScenarioReader(file, true, known).read(document);
 }
 
 }  // namespace scenario

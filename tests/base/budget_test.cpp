@@ -52,7 +52,7 @@ TEST_CASE("what is spent in a budget is spent of those around it, and no more on
   }
   CHECK(outer.spent() >= 11);
   {
-    const Budget inner(Budget::proof);
+    const Budget inner(Budget::file);
     CHECK(said_of(20'000'000) == "it would take more than 20 million units of work");
   }
   CHECK_FALSE(said_of(0).empty());
@@ -132,17 +132,35 @@ TEST_CASE("memory that lives counts from the begin of the outermost budget, unti
   };
   constexpr std::size_t most = 2'999'000'000;
   const std::vector<char> before = taken(most);
-  const Budget outer(Budget::proof);
+  const Budget outer(Budget::file);
   CHECK(said_of(0).empty());
   const std::string name = "mean";
   const Budget::Place place("step", name);
   {
     const std::vector<char> first = taken(most);
     CHECK(said_of(0).empty());
-    const Budget inner(Budget::proof);
+    const Budget inner(Budget::file);
     const std::vector<char> second = taken(2'000'000);
     CHECK(said_of(0) == "it would take more than 3 GB of memory in step \"mean\"");
   }
+  CHECK(said_of(0).empty());
+}
+
+TEST_CASE("a budget inside may allow less memory, which counts from the begin of the outermost one as well") {
+  const auto taken = [](std::size_t bytes) {
+    std::vector<char> memory;
+    memory.reserve(bytes);
+    return memory;
+  };
+  const Budget outer(Budget::file);
+  const std::vector<char> before = taken(600'000'000);
+  {
+    const Budget proof(Budget::proof, Budget::memory_of_a_proof);
+    CHECK(said_of(0).empty());
+    const std::vector<char> more = taken(600'000'000);
+    CHECK(said_of(0) == "it would take more than 1 GB of memory");
+  }
+  const std::vector<char> more = taken(600'000'000);
   CHECK(said_of(0).empty());
 }
 

@@ -99,6 +99,15 @@ TEST_CASE("Field laws hold at every edge of the small form") {
   }
 }
 
+TEST_CASE("A long number times a short one, and its numerator, take no time of its digits squared") {
+  Rational factorial = 1;
+  for (int i = 2; i < 5'000; ++i) factorial *= Rational(i, 7);
+  CHECK(factorial.denominator().to_int64() == std::nullopt);
+  CHECK(factorial.numerator() / factorial.denominator() == factorial);
+  for (int i = 2; i < 5'000; ++i) factorial *= Rational(7, i);
+  CHECK(factorial.is_one());
+}
+
 TEST_CASE("Text is read exactly") {
   CHECK(parsed_number("12") == "12");
   CHECK(parsed_number("-3/4") == "-3/4");

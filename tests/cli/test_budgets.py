@@ -3,6 +3,9 @@
 
 import json
 import os
+import re
+import resource
+from pathlib import Path
 
 import extraction
 import pytest
@@ -328,6 +331,56 @@ def test_what_is_too_much_to_be_replayed_is_decided_by_classes_of_ranks(limited,
 
 def all_reduce(**parts):
     return {"name": "dp_all_reduce", "op": "all_reduce", "over": "dp", **parts}
+
+
+HUNGRY_PROOF = scenario(
+    model={"preset": "gpt2", "layers": 20_000, "hidden": 8, "heads": 2, "vocab": 16, "positions": 8},
+    batch={"micro_batches": 2},
+    schedule={"framework": "megatron", "edits": [{"drop": "dp_all_reduce"}]},
+)
+
+
+def seconds_of_children():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def test_a_proof_that_does_not_end_is_cut_off_in_little_memory_and_says_so(limited, tmp_path):
+    before = seconds_of_children()
+    status, said = say(limited, tmp_path, HUNGRY_PROOF, "prove", memory=1_200_000_000)
+    assert seconds_of_children() - before < 30  # less than ten, on a machine that has nothing else to do
+    assert (status, said.split()[0]) == (1, "open"), said
+    assert UNITS in said
+
+
+@nightly
+def test_a_proof_may_be_given_several_times_the_budget(limited, tmp_path):
+    def limits(*options):
+        return say(limited, tmp_path, HUNGRY_PROOF, "prove", *options, memory=8 << 30)[1]
+
+    assert "more than 1 GB of memory" in limits() or "more than 450 million units of work" in limits()
+    assert "more than 2 GB of memory" in limits("--budget", "2") or "more than 900 million units of work" in limits("--budget", "2")
+
+
+@pytest.mark.parametrize("budget", ["0", "1001", "-1", "1.5", "ten"])
+def test_a_budget_is_a_whole_number(limited, tmp_path, budget):
+    status, said = say(limited, tmp_path, scenario(), "prove", "--budget", budget)
+    assert status == 2
+    assert "--budget" in said
+
+
+def test_documents_say_the_budgets_that_the_program_has():
+    root = Path(os.environ["LOCKSTEP_SOURCE_DIR"])
+    header = (root / "src/base/budget.h").read_text(encoding="utf-8")
+    texts = {name: " ".join((root / f"docs/{name}.md").read_text(encoding="utf-8").split()) for name in ["proof", "repair"]}
+
+    def number(name):
+        return int(re.search(rf" {name} = ([\d']+);", header).group(1).replace("'", ""))
+
+    cases, counterexample, memory = number("proof"), number("counterexample"), number("memory_of_a_proof")
+    assert f"{cases // 10**6} million units of work for its cases, {counterexample // 10**6} million more" in texts["proof"]
+    assert f"and {memory // 10**9} GB of memory" in texts["proof"]
+    assert f"{number('memory') // 10**9} GB at most, {memory // 10**9} GB for a [proof]" in texts["repair"]
 
 
 def test_ranks_that_wait_for_the_same_one_are_told_in_linear_time(limited, tmp_path):

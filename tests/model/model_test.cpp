@@ -246,3 +246,37 @@ TEST_CASE("sixteen thousand ranks with nine hundred parameters are placed quickl
   const Model model = make(mesh, parameters);
   CHECK(model.locals().size() == 8 * 16);
 }
+
+TEST_CASE("models of one list share what no other size changes, and are what they would be alone") {
+  Parameter weight = parameter("weight", {4, 6});
+  weight.shard = {{Axis::tp, 1}};
+  const auto list = std::make_shared<const std::vector<Parameter>>(
+      std::vector<Parameter>{weight, parameter("head", {3}, 1), parameter("scale", {}, std::nullopt)});
+  const auto model_of = [&](const Mesh& mesh, const std::vector<Model>& others) {
+    Diagnostics diagnostics;
+    Model model(mesh, list, diagnostics, others);
+    REQUIRE(diagnostics.empty());
+    return model;
+  };
+  std::vector<Model> others;
+  for (const Layout& sizes : {layout(2, 2, 2), layout(2, 5, 2), layout(3, 2, 2), layout(1, 1, 2), layout(2, 1, 2)}) {
+    const Mesh mesh(sizes);
+    const Model shared = model_of(mesh, others), alone = make(mesh, *list);
+    REQUIRE(shared.locals().size() == alone.locals().size());
+    for (int rank = 0; rank < mesh.world(); ++rank) {
+      const LocalModel &a = shared.local(rank), &b = alone.local(rank);
+      CHECK(a.id == b.id);
+      REQUIRE(a.buffers.size() == b.buffers.size());
+      for (std::size_t i = 0; i < a.buffers.size(); ++i) {
+        CHECK(a.buffers[i].piece == b.buffers[i].piece);
+        CHECK(a.buffers[i].numel == b.buffers[i].numel);
+        CHECK(shared.buffer_of(rank, a.buffers[i].logical) == alone.buffer_of(rank, a.buffers[i].logical));
+      }
+    }
+    others.push_back(shared);
+  }
+  CHECK(others[1].shares_with(others[0]));
+  CHECK(others[4].shares_with(others[0]));
+  CHECK_FALSE(others[2].shares_with(others[0]));
+  CHECK_FALSE(others[3].shares_with(others[2]));
+}

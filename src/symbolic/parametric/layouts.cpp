@@ -192,32 +192,61 @@ void Layouts::find_open(const Scenario& scenario) {
 }
 
 std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
-  const auto [found, is_new] = scenarios_.emplace(sizes, nullptr);
-  if (!is_new || is_known_to_refuse(sizes)) return found->second;
+  const auto [found, is_new] = scenarios_.try_emplace(sizes);
+  Read& read = found->second;
+  if (!is_new && !read.is_allowed) return nullptr;
+  if (read.small) return read.small;
+  if (std::shared_ptr<const Scenario> known = read.large.lock()) {
+    hold(read, known);
+    return known;
+  }
+  if (is_new && is_known_to_refuse(sizes)) return nullptr;
   std::shared_ptr<Scenario> scenario;
   try {
-    scenario = read_whole(sizes);
+    scenario = read_anew(sizes, &known_models_);
   } catch (const OverBudget&) {
-    scenarios_.erase(found);  // nothing refuses these sizes
+    if (is_new) scenarios_.erase(found);  // nothing refuses these sizes
     throw;
   }
-  if (scenario) {
-    // With experts a model of thousands of parameters, and there are dozens of layouts.
-    scenario->resolved.remove("model");
-    found->second = std::move(scenario);
+  if (!scenario) return nullptr;
+  // With experts a model of thousands of parameters, and there are dozens of layouts.
+  scenario->resolved.remove("model");
+  read.is_allowed = true;
+  const Layout& layout = scenario->layout;
+  if (layout.virtual_stages != file_layout_.virtual_stages) same_.virtual_stages = false;
+  if (layout.sequence_parallel != file_layout_.sequence_parallel) same_.sequence_parallel = false;
+  if (layout.ep != file_layout_.ep) same_.ep = false;
+  if (layout.dp_replicate != file_layout_.dp_replicate) same_.dp_replicate = false;
+  hold(read, scenario);
+  return scenario;
+}
+
+void Layouts::hold(Read& read, const std::shared_ptr<const Scenario>& scenario) const {
+  constexpr std::size_t most_of_small = 1000, most_of_all_large = 150'000;  // parameters
+  const auto size_of = [](const Scenario& one) {
+    return one.schedule == nullptr ? 0 : one.schedule->model.parameters().size();
+  };
+  if (size_of(*scenario) <= most_of_small) {
+    read.small = scenario;
+    return;
   }
-  return found->second;
+  read.large = scenario;
+  large_.remove(scenario);
+  large_.push_back(scenario);
+  std::size_t held = 0;
+  for (const auto& one : large_) held += size_of(*one);
+  for (; held > most_of_all_large && large_.size() > 1; large_.pop_front()) held -= size_of(*large_.front());
 }
 
 std::string Layouts::refusal(const Sizes& sizes) const {
   const auto asked = scenarios_.find(sizes);
-  if (asked == scenarios_.end() || asked->second != nullptr) return "";
+  if (asked == scenarios_.end() || asked->second.is_allowed) return "";
   // Of sizes that a known rule refuses, reading them says it in words.
   if (!refusals_.contains(sizes)) read_whole(sizes);
   return refusals_[sizes];
 }
 
-std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
+std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::KnownModels* known) const {
   Json resized = document_;
   Json layout = resized.find("layout") != nullptr ? *resized.find("layout") : Json::object();
   for (const auto& [axis, size] : sizes.axes) {
@@ -239,8 +268,8 @@ std::shared_ptr<Scenario> Layouts::read_whole(const Sizes& sizes) const {
     resized.set("batch", batch);
   }
   try {
-    auto scenario = std::make_shared<Scenario>(options_.read ? options_.read(resized)
-                                                             : scenario::read_scenario_of_open_sizes(resized, file_));
+    auto scenario = std::make_shared<Scenario>(
+        options_.read ? options_.read(resized) : scenario::read_scenario_of_open_sizes(resized, file_, known));
     add_rules(scenario->rules, other_rules_);
     if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
     refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/prove.h"
+#include "src/scenario/known_models.h"
 #include "src/symbolic/parametric/size_ranges.h"
 
 namespace lockstep::parametric {
@@ -76,12 +78,20 @@ class Layouts {
   /// Why read() gave nothing; "" where it gave something, or was not asked for these sizes.
   std::string refusal(const Sizes& sizes) const;
   /// The same whole, read anew and not kept.
-  std::shared_ptr<Scenario> read_whole(const Sizes& sizes) const;
+  std::shared_ptr<Scenario> read_whole(const Sizes& sizes) const { return read_anew(sizes, nullptr); }
 
  private:
   /// Sizes up to this one are tried to see which an axis allows, until there are enough.
   static constexpr int most_tried = 8;
+  /// A scenario that was read. A large one is not kept for good, and read again where it is needed.
+  struct Read {
+    bool is_allowed = false;
+    std::shared_ptr<const Scenario> small;
+    std::weak_ptr<const Scenario> large;
+  };
 
+  void hold(Read& read, const std::shared_ptr<const Scenario>& scenario) const;
+  std::shared_ptr<Scenario> read_anew(const Sizes& sizes, scenario::KnownModels* known) const;
   void find_open(const Scenario& scenario);
   void find_allowed_micro_batches();
   void shrink();
@@ -128,7 +138,14 @@ class Layouts {
   std::vector<int> allowed_micro_batches_;
   std::vector<Proof::Refused> refused_;
   std::vector<Proof::RefusedTogether> refused_together_;
-  mutable std::map<Sizes, std::shared_ptr<const Scenario>> scenarios_;
+  mutable std::map<Sizes, Read> scenarios_;
+  /// Whether all that were read have what the file's own layout has; a framework may set these by sizes.
+  struct Same {
+    bool virtual_stages = true, sequence_parallel = true, ep = true, dp_replicate = true;
+  };
+  mutable Same same_;
+  mutable std::list<std::shared_ptr<const Scenario>> large_;  ///< those that were asked for last, the first the oldest
+  mutable scenario::KnownModels known_models_;
   std::vector<Proof::Limit> limits_;
   std::vector<Proof::Kept> kept_;
   mutable std::map<Sizes, std::string> refusals_;

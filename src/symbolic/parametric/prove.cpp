@@ -66,7 +66,7 @@ struct Prover::State {
         proof.classes += static_cast<int>(representative.results.size());
     }
     try {
-      const Budget budget(Budget::proof);
+      const Budget budget(options.budget * Budget::counterexample, options.budget * Budget::memory_of_a_proof);
       conclude();
     } catch (const OverBudget& over) {
       proof.verdict = Proof::Verdict::undecided;
@@ -86,7 +86,7 @@ struct Prover::State {
 };
 
 void Prover::State::find() {
-  const Budget budget(Budget::proof);
+  const Budget budget(options.budget * Budget::proof, options.budget * Budget::memory_of_a_proof);
   for (;;) {
     try {
       if (const std::optional<std::string> why = layouts.enter()) {

@@ -106,7 +106,7 @@ std::vector<int> held(const Side& side) {
 struct SameProver::State {
   State(const Scenario& before, const Scenario& after) : old_layouts(before), new_layouts(after) {
     try {
-      const Budget budget(Budget::proof);
+      const Budget budget(Budget::proof, Budget::memory_of_a_proof);
       find();
     } catch (const OverBudget& over) {
       // What was found in the cases before stands.

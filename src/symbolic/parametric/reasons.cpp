@@ -142,16 +142,18 @@ bool applies(const Reason& reason, const Sizes& sizes) {
 }
 
 std::vector<Reason> reasons_of(const Case& one) {
-  std::vector<Reason> kept;
+  struct Kept {
+    Reason reason;
+    bool always;
+  };
+  std::vector<Kept> kept;
   const auto add = [&](Reason reason) {
     if (std::any_of(kept.begin(), kept.end(),
-                    [&](const Reason& other) { return covered(reason, other) && always(other); }))
+                    [&](const Kept& other) { return other.always && covered(reason, other.reason); }))
       return;
-    if (always(reason)) {
-      kept.erase(std::remove_if(kept.begin(), kept.end(), [&](const Reason& other) { return covered(other, reason); }),
-                 kept.end());
-    }
-    kept.push_back(std::move(reason));
+    const bool is_always = always(reason);
+    if (is_always) std::erase_if(kept, [&](const Kept& other) { return covered(other.reason, reason); });
+    kept.push_back({std::move(reason), is_always});
   };
   for (const Representative& representative : one.representatives) {
     for (const ClassResult& result : representative.results) {
@@ -167,7 +169,10 @@ std::vector<Reason> reasons_of(const Case& one) {
       }
     }
   }
-  return kept;
+  std::vector<Reason> reasons;
+  reasons.reserve(kept.size());
+  for (Kept& one_kept : kept) reasons.push_back(std::move(one_kept.reason));
+  return reasons;
 }
 
 std::vector<Sizes> zeros_of(const Reason& reason) {

@@ -69,12 +69,8 @@ std::optional<SizeRange> Layouts::range_of(const std::string& name, const std::m
     if (this->micro_batches_ || !base_.micro_batches) return SizeRange::from(1);
     return SizeRange::exactly(Rational(*base_.micro_batches));
   }
-  // A framework may set these by sizes.
-  const auto always = [&](auto member) -> std::optional<SizeRange> {
-    const bool same = std::all_of(scenarios_.begin(), scenarios_.end(), [&](const auto& one) {
-      return one.second == nullptr || one.second->layout.*member == file_layout_.*member;
-    });
-    return same ? std::optional(SizeRange::exactly(Rational(static_cast<int>(file_layout_.*member)))) : std::nullopt;
+  const auto always = [&](bool same, int value) {
+    return same ? std::optional(SizeRange::exactly(Rational(value))) : std::nullopt;
   };
   const bool counts_twice = base_.axes.contains(Axis::dp) && base_.axes.contains(Axis::ep);
   if (name == "world" && !counts_twice) {
@@ -90,8 +86,8 @@ std::optional<SizeRange> Layouts::range_of(const std::string& name, const std::m
     const std::shared_ptr<const Scenario> scenario = read(base_);
     return scenario ? std::optional(SizeRange::exactly(Rational(scenario->schedule->batch.steps()))) : std::nullopt;
   }
-  if (name == "sequence_parallel") return always(&Layout::sequence_parallel);
-  if (name == "virtual_stages") return always(&Layout::virtual_stages);
+  if (name == "sequence_parallel") return always(same_.sequence_parallel, file_layout_.sequence_parallel ? 1 : 0);
+  if (name == "virtual_stages") return always(same_.virtual_stages, file_layout_.virtual_stages);
   const std::optional<Axis> axis = axis_named(name);
   if (!axis) return std::nullopt;
   if (auto own = of_axis(*axis)) return own;
@@ -108,8 +104,8 @@ std::optional<SizeRange> Layouts::range_of(const std::string& name, const std::m
     return parts ? parts : product(Axis::ep, Axis::edp);
   }
   if (*axis == Axis::etp && expert_) return of_axis(Axis::tp);
-  if (*axis == Axis::ep && !expert_) return always(&Layout::ep);
-  if (*axis == Axis::dp_replicate && !expert_) return always(&Layout::dp_replicate);
+  if (*axis == Axis::ep && !expert_) return always(same_.ep, file_layout_.ep);
+  if (*axis == Axis::dp_replicate && !expert_) return always(same_.dp_replicate, file_layout_.dp_replicate);
   return std::nullopt;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <variant>
 
+#include "src/base/budget.h"
 #include "src/expression/node.h"
 
 namespace lockstep::parametric {
@@ -108,6 +109,8 @@ class RangeEvaluator {
 
   std::optional<SizeRange> number(const Node& node) const {
     using Kind = Node::Kind;
+    constexpr std::int64_t units = 6;
+    Budget::spend(units);
     switch (node.kind) {
       case Kind::value:
         if (const auto* value = std::get_if<Rational>(&node.value)) return SizeRange::exactly(*value);
