@@ -321,7 +321,7 @@ void SearchForRepairs::single(std::vector<Candidate> candidates) {
     if (!answer || answer->state != OracleAnswer::State::wrong) continue;
     const bool takes_back = candidate.kind == Candidate::Kind::restore || candidate.kind == Candidate::Kind::drop;
     if (takes_back && taking_back_.size() < most_first_edits) taking_back_.push_back(candidate);
-    if (space_.is_better(*answer)) {
+    if (space_.is_better(*answer) || space_.mends_the_few(*answer)) {
       firsts_.push_back({std::move(candidate), *answer});
     } else if (takes_back && plain_firsts_.size() < most_first_edits) {
       plain_firsts_.push_back({std::move(candidate), *answer});

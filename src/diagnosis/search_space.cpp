@@ -198,18 +198,25 @@ OracleAnswer SearchSpace::judge(std::vector<Step>& steps) {
   return all_->judge_these(steps);
 }
 
-bool SearchSpace::mends_the_few(const OracleAnswer& now) const {
-  return few_ != nullptr && now.wrong_buffers.size() != few_base_.wrong_buffers.size();
-}
+namespace {
 
-bool SearchSpace::is_better(const OracleAnswer& now) const {
-  if (few_base_.state == OracleAnswer::State::failed) return true;
-  const OracleAnswer& before = mends_the_few(now) ? base_ : few_base_;
+/// Less of what was wrong is wrong, and nothing that was right.
+bool is_less(const OracleAnswer& now, const OracleAnswer& before) {
   if (now.distance >= before.distance || now.wrong_buffers.size() != before.wrong_buffers.size()) return false;
   for (std::size_t at = 0; at < now.wrong_buffers.size(); ++at) {
     if (now.wrong_buffers[at] > 0 && before.wrong_buffers[at] == 0) return false;
   }
   return true;
+}
+
+}  // namespace
+
+bool SearchSpace::mends_the_few(const OracleAnswer& now) const {
+  return few_ != nullptr && now.wrong_buffers.size() != few_base_.wrong_buffers.size() && is_less(now, base_);
+}
+
+bool SearchSpace::is_better(const OracleAnswer& now) const {
+  return few_base_.state == OracleAnswer::State::failed || is_less(now, few_base_);
 }
 
 bool SearchSpace::is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const {

@@ -35,7 +35,7 @@ class SearchSpace {
 
   /// First with a few of the parameters that are wrong, then with all. The steps are as they were when it returns.
   OracleAnswer judge(std::vector<Step>& steps);
-  /// Nothing is wrong with the few, and something with others.
+  /// Nothing is wrong with the few, less than before with all, and nothing that was right.
   bool mends_the_few(const OracleAnswer& now) const;
   /// Less of what is wrong is wrong, and nothing that was right.
   bool is_better(const OracleAnswer& now) const;
