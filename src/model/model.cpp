@@ -175,8 +175,7 @@ Model::Model(const Mesh& mesh, Parameters shared, Diagnostics& diagnostics, cons
     ranks.push_back(rank);
   }
   for (const Model& other : others) {
-    if (other.parameters_ != parameters_ || other.content_->sizes != own.sizes ||
-        other.content_->places != own.places)
+    if (other.parameters_ != parameters_ || other.content_->sizes != own.sizes || other.content_->places != own.places)
       continue;
     content_ = other.content_;
     return;

@@ -33,7 +33,7 @@ std::optional<std::string> KnownModels::key_of(const Json& model, const Reading&
   for (const std::string& name : *names_) {
     if (is_one_of(name, {"tokens", "sum", "rank", "step", "micro_batch"})) return std::nullopt;
     if (!axis_named(name) && !is_one_of(name, {"world", "micro_batches", "virtual_stages", "sequence_parallel", "steps",
-                                              "pipeline_groups_agree", "instance_groups_agree"}))
+                                               "pipeline_groups_agree", "instance_groups_agree"}))
       continue;
     try {
       key += name + " " + text_of(Expression::parse(name).evaluate(environment)) + ", ";

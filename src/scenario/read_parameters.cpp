@@ -110,7 +110,7 @@ std::optional<Parameter> read_parameter(const Json& object, Reading& reading) {
   const Json* name = object.find("name");
   const std::string where =
       name != nullptr && name->is_string() ? fmt::format("in parameter \"{}\"", name->text()) : "in a parameter";
-  constexpr std::int64_t units = 150;  // with what comes of it later: its text, its place in the model
+  constexpr std::int64_t units = 150;
   Budget::spend(units);
   const Fields fields(object, Object::parameter, "", where, reading.diagnostics);
   if (fields.find("name") == nullptr) return std::nullopt;

@@ -194,16 +194,23 @@ class ScenarioReader {
     if (parameters.is_null()) return {};
     parameters = scenario::apply_parameter_edits(parameters, edits_, reading_);
     const std::size_t before = reading_.diagnostics.size();
-    const auto list =
-        std::make_shared<const std::vector<Parameter>>(scenario::read_parameters(parameters, reading_));
+    const auto list = std::make_shared<const std::vector<Parameter>>(scenario::read_parameters(parameters, reading_));
+    // With what comes of each later, where it is not kept for other sizes: its text, its place in the model.
+    constexpr std::int64_t units_of_a_parameter = 550;
+    if (known_models_ == nullptr) Budget::spend(units_of_a_parameter * static_cast<std::int64_t>(list->size()));
     if (reading_.diagnostics.size() != before || !reading_.layout_known) return parameters;
     if (!key) {
       place(list, {});
       return parameters;
     }
-    scenario::KnownModel& known = known_models_->add(
-        *key, {list, reading_.uses, reading_.decided_conditions, reading_.refusing, reading_.rules,
-               reading_.decided_by_numel, reading_.preset, {}});
+    scenario::KnownModel& known = known_models_->add(*key, {list,
+                                                            reading_.uses,
+                                                            reading_.decided_conditions,
+                                                            reading_.refusing,
+                                                            reading_.rules,
+                                                            reading_.decided_by_numel,
+                                                            reading_.preset,
+                                                            {}});
     place(list, {});
     if (model_) known.models.push_back(*model_);
     return parameters;

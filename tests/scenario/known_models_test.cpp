@@ -65,9 +65,19 @@ void check_same(const Found& a, const Found& b) {
 }
 
 const std::vector<std::vector<std::pair<std::string, int>>> layouts = {
-    {},           {{"dp", 3}}, {{"tp", 2}},            {{"tp", 2}, {"dp", 4}}, {{"tp", 1}, {"pp", 2}},
-    {{"pp", 3}},  {{"cp", 2}}, {{"ep", 2}, {"dp", 4}}, {{"ep", 4}, {"dp", 4}}, {{"ep", 2}, {"dp", 8}},
-    {{"dp", 2}},  {{"pp", 1}}, {{"virtual_stages", 2}, {"pp", 2}},
+    {},
+    {{"dp", 3}},
+    {{"tp", 2}},
+    {{"tp", 2}, {"dp", 4}},
+    {{"tp", 1}, {"pp", 2}},
+    {{"pp", 3}},
+    {{"cp", 2}},
+    {{"ep", 2}, {"dp", 4}},
+    {{"ep", 4}, {"dp", 4}},
+    {{"ep", 2}, {"dp", 8}},
+    {{"dp", 2}},
+    {{"pp", 1}},
+    {{"virtual_stages", 2}, {"pp", 2}},
 };
 
 }  // namespace
