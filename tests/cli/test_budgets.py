@@ -362,7 +362,7 @@ def test_a_budget_is_a_whole_number(limited, tmp_path, budget):
 
 
 def test_documents_say_the_budgets_that_the_program_has():
-    root = Path(os.environ["LOCKSTEP_SOURCE_DIR"])
+    root = Path(__file__).resolve().parents[2]
     header = (root / "src/base/budget.h").read_text(encoding="utf-8")
     texts = {name: " ".join((root / f"docs/{name}.md").read_text(encoding="utf-8").split()) for name in ["proof", "repair"]}
 

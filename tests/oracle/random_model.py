@@ -139,7 +139,7 @@ def tie(rng, mesh, parameters):
     if first.get("stage") == "all":
         first.pop("stage")
     second["stage"] = rng.choice((-1, -1, first.get("stage", 0)))
-    if rng.random() < 0.3:  # a lost tie
+    if rng.random() < 0.15:  # a lost tie
         second["copy"] = "head"
         if rng.random() < 0.3:
             first["copy"] = "embedding"
