@@ -73,12 +73,20 @@ class Comparing {
     if (result_.gradients.empty() && !before_.run.steps.empty()) result_.step = before_.run.steps.front();
     for (const auto& [name, ranks] : other_readers_)
       result_.ownership.emplace_back(name, static_cast<int>(ranks.size()));
+    if (has_norms(before_) || has_norms(after_))
+      result_.notes.emplace_back(
+          "The norms by which gradients are clipped are not compared; `lockstep check` of each file judges them.");
     gaps();
     calls();
     return std::move(result_);
   }
 
  private:
+  static bool has_norms(const Extraction& extraction) {
+    return std::any_of(extraction.details.begin(), extraction.details.end(),
+                       [](const ExtractedProgram& details) { return !details.norms.empty(); });
+  }
+
   /// What makes contributions of one something else than those of the other.
   void hold_apart() {
     const Header &a = before_.run.header, &b = after_.run.header;

@@ -105,11 +105,21 @@ std::vector<ReadStretch> ComparedSide::sums_in(const ExtractedResult& result, co
     end = stretch.end;
     if (stretch.form < 0)
       all.push_back({{stretch.begin, stretch.end}, unknown(forms_.reason_of(stretch.form)), 0});
+    else if (!is_of_contributions(stretch.form))
+      all.push_back({{stretch.begin, stretch.end}, unknown("sums of squares are added to gradients"), 0});
     else if (stretch.begin < stretch.end)
       add(result, stretch, all);
   }
   skip(result.elements);
   return all;
+}
+
+bool ComparedSide::is_of_contributions(int form) const {
+  const std::vector<ComposedTerm> terms = forms_.terms_of(form);
+  return std::all_of(terms.begin(), terms.end(), [&](const ComposedTerm& term) {
+    const ExtractedProgram& details = extraction_.details[at(extraction_.programs.program_of[at(term.rank)])];
+    return details.contribution_of[at(term.source)] >= 0;
+  });
 }
 
 /// In boxes a sum is of the same contributions' elements only where these run alike.

@@ -69,6 +69,8 @@ class ComparedSide {
  private:
   /// Of no rank yet, counted from the result's first element.
   std::vector<ReadStretch> sums_in(const ExtractedResult& result, const symbolic::Stretches& stretches);
+  /// Else squares, of which norms are made, are in it.
+  bool is_of_contributions(int form) const;
   void add(const ExtractedResult& result, const symbolic::Stretch& stretch, std::vector<ReadStretch>& all);
   int sum_of(const ExtractedResult& result, const symbolic::Stretch& stretch, const Interval& part);
   int unknown(const std::string& reason);

@@ -169,3 +169,26 @@ TEST_CASE("ranks whose weights nobody brings up to date in one alone are no matc
   REQUIRE(both.notes.size() == 1);
   CHECK(both.notes.front().starts_with("In both the optimizer of ranks 0 and 1 gets only a part of a"));
 }
+
+TEST_CASE("squares in a gradient are not compared, and of norms it is said that they are not") {
+  const std::string square = R"({"event": "square", "step": 0, "parameter": 0, "source": 2},)";
+  const std::string norm =
+      R"({"event": "norm", "step": 0, "parameters": [0], "content": [[0, 1, [["1", 2, 0]]]], "call": "train.py:12 in main"},)";
+  const auto with = [](std::string text, const std::string& event) {
+    return text.insert(text.find(R"({"event": "step")"), event);
+  };
+  const ExtractionComparison norms = compared(replicated("1/2"), with(replicated("1/2"), square + norm));
+  CHECK(norms.verdict() == CodeVerdict::same);
+  REQUIRE(norms.notes.size() == 1);
+  CHECK(norms.notes.front() ==
+        "The norms by which gradients are clipped are not compared; `lockstep check` of each file judges them.");
+
+  std::string added = replicated("1/2");
+  const std::string result = R"({"event": "result")", known = R"([[0, 4, [["1", 1, 0]]]]})";
+  added.insert(added.find(result), square);
+  added.replace(added.find(known), known.size(), R"([[0, 1, [["1", 1, 0], ["1", 2, 0]]], [1, 3, [["1", 1, 1]]]]})");
+  const ExtractionComparison other = compared(replicated("1/2"), added);
+  CHECK(other.gradients.empty());
+  REQUIRE(other.undecided.size() == 1);
+  CHECK(other.undecided.front().why == "sums of squares are added to gradients");
+}
