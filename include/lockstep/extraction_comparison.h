@@ -42,8 +42,10 @@ struct ExtractionComparison {
   std::vector<UndecidedGradient> undecided;
   std::vector<std::pair<std::string, int>> ownership;  ///< parameters, and how many ranks read other elements of them
   std::vector<std::string> only_before, only_after;    ///< parameters of one alone
-  std::vector<std::string> notes;                      ///< sentences
-  std::vector<CallDifference> calls;                   ///< all, by their first call
+  /// Calls that do not meet, and ranks that wait for ever, as `check` says them: sentences.
+  std::vector<std::string> unmet_before, unmet_after;
+  std::vector<std::string> notes;     ///< sentences
+  std::vector<CallDifference> calls;  ///< all, by their first call
 
   Verdict verdict() const;
 };

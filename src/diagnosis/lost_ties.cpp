@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -17,7 +18,28 @@ namespace lockstep::diagnosis {
 
 namespace {
 
-/// The originals of what is wrong and has several copies.
+/// Whether a rank holds several copies of a logical parameter, which without the lost tie would be one buffer.
+bool share_a_rank(const Model& model, int original) {
+  return std::any_of(model.locals().begin(), model.locals().end(), [&](const std::unique_ptr<LocalModel>& local) {
+    return std::count_if(local->buffers.begin(), local->buffers.end(),
+                         [&](const LocalBuffer& buffer) { return model.original(buffer.logical) == original; }) > 1;
+  });
+}
+
+/// A selector of this parameter alone, whatever its name is: what would be a pattern or a kind of selector in it stands
+/// in brackets.
+std::string selector_of(const std::string& name) {
+  std::string text;
+  const bool reads_as_another = name.find(':') != std::string::npos || name.find_first_of("<>=") != std::string::npos;
+  for (const char c : name) {
+    const bool first = text.empty();
+    const bool meant = c != '*' && c != '?' && c != '[' && !(first && (c == '!' || reads_as_another));
+    text += meant ? std::string(1, c) : "[" + std::string(1, c) + "]";
+  }
+  return text;
+}
+
+/// The originals of what is wrong and has several copies on a rank.
 std::set<int> wrong_with_copies(const CheckResult& result) {
   const Model& model = result.scenario->schedule->model;
   std::set<int> found;
@@ -27,7 +49,7 @@ std::set<int> wrong_with_copies(const CheckResult& result) {
   if (!any) return found;
   for (const int parameter : wrong_set(result).parameters) {
     const int original = model.original(model.logical_of(parameter));
-    if (model.copies(original).size() > 1) found.insert(original);
+    if (model.copies(original).size() > 1 && share_a_rank(model, original)) found.insert(original);
   }
   return found;
 }
@@ -39,7 +61,8 @@ void add_ties(const Model& model, int original, std::vector<Edit>& edits) {
   for (const int site : sites) {
     const Parameter& parameter = model.parameters()[at(site)];
     if (parameter.copy == copy) continue;
-    edits.push_back(Edit::set_parameter(parameter.name, {{"copy", {}, copy.empty() ? Json() : Json::string(copy)}}));
+    edits.push_back(
+        Edit::set_parameter(selector_of(parameter.name), {{"copy", {}, copy.empty() ? Json() : Json::string(copy)}}));
   }
 }
 
@@ -48,10 +71,8 @@ std::string verdict_with(const CheckResult& result, const std::vector<Edit>& edi
   try {
     Json document = scenario::with_edits(result.scenario->document, edits);
     document.remove("expect");
-    CheckOptions options;
-    options.host = options.blame = options.divergences = false;
     const auto tied = std::make_shared<const Scenario>(read_scenario(document, result.scenario->file));
-    const Verdict verdict = check_scenario(tied, options).verdict;
+    const Verdict verdict = check_scenario(tied, CheckOptions::verdict_alone()).verdict;
     return verdict == Verdict::error ? "" : verdict == Verdict::match ? "right" : "not right either";
   } catch (const InputError&) {
     return "";

@@ -73,6 +73,10 @@ class Comparing {
     if (result_.gradients.empty() && !before_.run.steps.empty()) result_.step = before_.run.steps.front();
     for (const auto& [name, ranks] : other_readers_)
       result_.ownership.emplace_back(name, static_cast<int>(ranks.size()));
+    for (const VerifiedCollective& one : before.collectives().wrong) result_.unmet_before.push_back(one.what);
+    for (const VerifiedCollective& one : after.collectives().wrong) result_.unmet_after.push_back(one.what);
+    if (result_.elements == 0 && result_.gradients.empty() && result_.undecided.empty())
+      result_.undecided.push_back({"", "", "no optimizer of the new one gets anything in these steps"});
     if (has_norms(before_) || has_norms(after_))
       result_.notes.emplace_back(
           "The norms by which gradients are clipped are not compared; `lockstep check` of each file judges them.");
@@ -369,7 +373,8 @@ class Comparing {
 
 ExtractionComparison::Verdict ExtractionComparison::verdict() const {
   if (!gradients.empty() || !only_before.empty() || !only_after.empty()) return Verdict::other;
-  return apart.empty() && undecided.empty() ? Verdict::same : Verdict::undecided;
+  if (unmet_before.empty() != unmet_after.empty()) return Verdict::other;
+  return apart.empty() && undecided.empty() && unmet_before.empty() ? Verdict::same : Verdict::undecided;
 }
 
 ExtractionComparison compare_extractions(const std::shared_ptr<const Source>& before,

@@ -155,7 +155,8 @@ int ComparedSide::sum_of(const ExtractedResult& result, const Stretch& stretch, 
   const auto key = own.begin ? std::tuple{stretch.form, shift, -1, std::int64_t{0}}
                              : std::tuple{stretch.form, shift, result.region, part.begin + result.first};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  std::vector<ComparedTerm> terms;
+  using Yielded = std::tuple<int, int, int, int, std::int64_t>;  // parameter, step, rank, micro-batch, and how far off
+  std::map<Yielded, std::vector<std::pair<int, Rational>>> yielded;
   int sum = 0;
   for (const ComposedTerm& term : forms_.terms_of(stretch.form)) {
     const int program = extraction_.programs.program_of[at(term.rank)];
@@ -176,9 +177,22 @@ int ComparedSide::sum_of(const ExtractedResult& result, const Stretch& stretch, 
     const bool alike =
         (own.begin && region.begin) || contribution.region == result.region || part.size() == 1 || same();
     if (!alike) sum = unknown("its elements are sums of elements of other boxes, which are not compared");
-    terms.push_back({extraction_.run.parameters[at(region.parameter)].declared.name, contribution.step, term.rank,
-                     contribution.micro_batch, numbers_[at(program)][at(place)], move, term.coefficient,
-                     contribution.partial});
+    yielded[{region.parameter, contribution.step, term.rank, contribution.micro_batch, move}].emplace_back(
+        numbers_[at(program)][at(place)], term.coefficient);
+  }
+  std::vector<ComparedTerm> terms;
+  for (const auto& [what, numbers] : yielded) {
+    const auto& [parameter, step, rank, micro_batch, move] = what;
+    const std::string& name = extraction_.run.parameters[at(parameter)].declared.name;
+    // Those of a micro-batch are one gradient, where all of them come with one coefficient.
+    const Rational& first = numbers.front().second;
+    const bool whole =
+        std::ssize(numbers) == contributors_.at({parameter, step}).at({rank, micro_batch}) &&
+        std::all_of(numbers.begin(), numbers.end(), [&](const auto& one) { return one.second == first; });
+    for (const auto& [number, coefficient] : numbers) {
+      terms.push_back({name, step, rank, micro_batch, whole ? -1 : number, move, coefficient});
+      if (whole) break;
+    }
   }
   if (sum == 0) sum = sums_.number(std::move(terms));
   return known_[key] = sum;
@@ -203,26 +217,13 @@ std::string ComparedSide::formula(int sum, int parameter, int step) const {
     return one;
   };
   for (const auto& [who, count] : most) support.push_back(formulas_.term(column(who.first, step, who.second), 1));
-  // What g stands for is all that a micro-batch yields: only where all of it has one coefficient.
-  std::map<std::tuple<int, int, int>, std::vector<const ComparedTerm*>> own;
+  // What g stands for is all that a micro-batch yields.
   std::vector<const ComparedTerm*> others;
   for (const ComparedTerm& term : sums_.terms(sum)) {
-    if (term.parameter == name && term.move == 0)
-      own[{term.step, term.rank, term.micro_batch}].push_back(&term);
+    if (term.parameter == name && term.move == 0 && term.number < 0)
+      terms.push_back(formulas_.term(column(term.rank, term.step, term.micro_batch), term.coefficient));
     else
       others.push_back(&term);
-  }
-  for (const auto& [where, all] : own) {
-    const auto& [at_step, rank, micro_batch] = where;
-    const auto found = contributors_.find({parameter, at_step});
-    const int count = found == contributors_.end() ? 0 : found->second.at({rank, micro_batch});
-    const bool whole = std::ssize(all) == count && std::all_of(all.begin(), all.end(), [&](const ComparedTerm* one) {
-                         return one->coefficient == all.front()->coefficient;
-                       });
-    if (whole)
-      terms.push_back(formulas_.term(column(rank, at_step, micro_batch), all.front()->coefficient));
-    else
-      others.insert(others.end(), all.begin(), all.end());
   }
   for (const ComparedTerm* one : others) {
     Term other;
@@ -231,7 +232,7 @@ std::string ComparedSide::formula(int sum, int parameter, int step) const {
     if (one->move != 0) other.leftover += fmt::format("{:+}", one->move);
     if (one->step != step) other.leftover += fmt::format(" of optimizer step {}", one->step);
     if (one->micro_batch != 0) other.leftover += fmt::format(" of micro-batch {}", one->micro_batch);
-    if (one->parameter == name && one->move == 0) other.leftover += fmt::format(", contribution {}", one->number);
+    if (one->number >= 0) other.leftover += fmt::format(", contribution {}", one->number);
     other.coefficient = one->coefficient;
     terms.push_back(std::move(other));
   }

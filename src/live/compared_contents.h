@@ -11,6 +11,7 @@
 
 #include "lockstep/rational.h"
 #include "src/live/extraction.h"
+#include "src/live/extraction_order.h"
 #include "src/live/formula.h"
 #include "src/live/region_overlaps.h"
 #include "src/symbolic/program_forms.h"
@@ -21,12 +22,11 @@ namespace lockstep::live {
 struct ComparedTerm {
   std::string parameter;
   int step = 0, rank = 0, micro_batch = 0;
-  int number = 0;         ///< of the rank's contributions to these elements in the micro-batch, from 0
+  int number = -1;        ///< of the rank's contributions to these elements in the micro-batch, from 0; -1: all alike
   std::int64_t move = 0;  ///< by how many row-major indices its element comes after that which holds the sum
   Rational coefficient;
-  std::uint32_t partial = 0;  ///< ExtractedContribution::partial
 
-  auto key() const { return std::tie(parameter, step, rank, micro_batch, number, move, partial); }
+  auto key() const { return std::tie(parameter, step, rank, micro_batch, number, move); }
   friend bool operator<(const ComparedTerm& a, const ComparedTerm& b) {
     return a.key() != b.key() ? a.key() < b.key() : a.coefficient < b.coefficient;
   }
@@ -63,6 +63,7 @@ class ComparedSide {
   /// Of a sum below no_gradient.
   const std::string& reason_of(int sum) const { return reasons_[at(-2 - sum)]; }
   std::string formula(int sum, int parameter, int step) const;
+  CollectiveOrder collectives() const { return order_of_calls(extraction_, meetings_); }
   /// The ranks and micro-batches whose backward yields something of a parameter in a step, ascending.
   std::vector<std::pair<int, int>> contributors(int parameter, int step) const;
 

@@ -68,7 +68,10 @@ std::string Event::text(std::string_view key, std::string_view fallback) const {
 }
 
 std::string Event::required_text(std::string_view key) const {
-  return required(key) != nullptr ? text(key, "") : std::string();
+  const Json* found = required(key);
+  if (found == nullptr) return {};
+  if (found->is_null()) wrong_type(key, *found, "a string");
+  return text(key, "");
 }
 
 std::optional<std::string> Event::text_or_null(std::string_view key) const {

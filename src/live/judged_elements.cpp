@@ -180,6 +180,7 @@ void ElementJudge::decide_unsaid(Judgement& judgement, int parameter, const std:
                                  const Sorted& terms, const Explanation& found) {
   const auto undecided = [&] {
     judgement.readings.clear();
+    judgement.finding.piece.difference.clear();
     set_undecided(judgement.finding,
                   fmt::format("ranks along {} each yield a gradient of it, and nothing says whether it is one gradient "
                               "or shares of one",

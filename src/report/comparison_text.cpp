@@ -140,7 +140,9 @@ class TextComparison {
   }
 
   void gradients() const {
-    report::differing_gradients(comparison_.gradients, comparison_.step, verbose_, style_, write_);
+    report::differing_gradients(comparison_.gradients,
+                                comparison_.step > 0 ? fmt::format(" in optimizer step {}", comparison_.step + 1) : "",
+                                verbose_, style_, write_);
     if (comparison_.plain)
       write_("  Here g is the gradient of a rank's loss as it is: the two `backward` steps multiply it differently.\n");
   }

@@ -85,11 +85,10 @@ std::string one_text(const GradientDifference& difference, bool verbose) {
 
 }  // namespace
 
-void differing_gradients(const std::vector<GradientDifference>& differences, int step, bool verbose, const Style& style,
-                         const Write& write) {
+void differing_gradients(const std::vector<GradientDifference>& differences, const std::string& when, bool verbose,
+                         const Style& style, const Write& write) {
   if (differences.empty()) return;
-  write(fmt::format("\n{} that optimizers get{}\n", style.bold("gradients"),
-                    step > 0 ? fmt::format(" in optimizer step {}", step + 1) : ""));
+  write(fmt::format("\n{} that optimizers get{}\n", style.bold("gradients"), when));
   const std::vector<FoldedDifference> folded = fold(differences);
   std::size_t shown = 0;
   for (const FoldedDifference& each : folded) {

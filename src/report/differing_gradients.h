@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "lockstep/comparison.h"
@@ -11,9 +12,9 @@
 namespace lockstep::report {
 
 /// "gradients that optimizers get": a line for each difference and both formulas, layers folded; nothing where there is
-/// none. Without `verbose` the first twelve, shortened. `step`: the optimizer step, from 0.
-void differing_gradients(const std::vector<GradientDifference>& differences, int step, bool verbose, const Style& style,
-                         const Write& write);
+/// none. Without `verbose` the first twelve, shortened. `when`: "", or " in optimizer step 2".
+void differing_gradients(const std::vector<GradientDifference>& differences, const std::string& when, bool verbose,
+                         const Style& style, const Write& write);
 
 /// The key "gradients" with all of them.
 void differing_gradients(const std::vector<GradientDifference>& differences, JsonWriter& json);

@@ -81,9 +81,11 @@ void text_of_calls(const ExtractionComparison& comparison, bool verbose, const r
 void comparison_text(const ExtractionComparison& comparison, bool verbose, bool color, const Write& write) {
   const report::Style style(color);
   const CodeVerdict verdict = comparison.verdict();
+  const bool others =
+      !comparison.gradients.empty() || !comparison.only_before.empty() || !comparison.only_after.empty();
   const std::string head = !comparison.apart.empty()       ? style.bad("cannot be compared")
                            : verdict == CodeVerdict::same  ? style.good("same gradients")
-                           : verdict == CodeVerdict::other ? style.bad("other gradients")
+                           : verdict == CodeVerdict::other ? style.bad(others ? "other gradients" : "other calls")
                                                            : "undecided";
   write(fmt::format("{}  {} → {}\n", head, report::one_line_text(comparison.before),
                     report::one_line_text(comparison.after)));
@@ -94,12 +96,23 @@ void comparison_text(const ExtractionComparison& comparison, bool verbose, bool 
     write(fmt::format("  Every optimizer gets the same, in {} of all ranks together{}.\n",
                       counted(comparison.elements, "element"), comparison.steps > 1 ? ", in each optimizer step" : ""));
   for (const std::string& note : comparison.notes) write("  " + report::one_line_text(note) + "\n");
-  report::differing_gradients(comparison.gradients, comparison.step, verbose, style, write);
+  report::differing_gradients(comparison.gradients,
+                              comparison.step > 0 ? fmt::format(" in optimizer step {}", comparison.step) : "", verbose,
+                              style, write);
   for (const auto& [names, side] :
        {std::pair(&comparison.only_before, "old"), std::pair(&comparison.only_after, "new")}) {
     if (names->empty()) continue;
     write(fmt::format("\n{} of the {} one alone\n", style.bold("parameters"), side));
     some_lines(*names, verbose, write, [](const std::string& name) { return report::one_line_text(name); });
+  }
+  if (!comparison.unmet_before.empty() || !comparison.unmet_after.empty()) {
+    write(fmt::format("\n{} that do not meet\n", style.bold("calls")));
+    for (const auto& [unmet, side] :
+         {std::pair(&comparison.unmet_before, "old"), std::pair(&comparison.unmet_after, "new")}) {
+      const std::string of = side;
+      some_lines(*unmet, verbose, write,
+                 [&](const std::string& what) { return fmt::format("{}  {}", of, report::one_line_text(what)); });
+    }
   }
   if (!comparison.undecided.empty()) {
     write(fmt::format("\n{}\n", style.bold("not compared")));
@@ -135,6 +148,8 @@ void comparison_json(const ExtractionComparison& comparison, const Write& write)
   report::differing_gradients(comparison.gradients, json);
   json.key("only_old").strings(comparison.only_before);
   json.key("only_new").strings(comparison.only_after);
+  json.key("unmet_old").strings(comparison.unmet_before);
+  json.key("unmet_new").strings(comparison.unmet_after);
   json.key("undecided").begin_array();
   for (const UndecidedGradient& one : comparison.undecided) {
     json.begin_object(true);

@@ -182,7 +182,7 @@ class ScenarioReader {
     }
     auto decided = std::exchange(reading_.decided_conditions, {});
     auto refusing = std::exchange(reading_.refusing, {}), rules = std::exchange(reading_.rules, {});
-    const Json parameters = expand_parameters(*written, key);
+    Json parameters = expand_parameters(*written, key);
     reading_.decided_conditions.merge(decided);
     reading_.refusing.merge(refusing);
     reading_.rules.merge(rules);

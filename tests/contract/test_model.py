@@ -445,3 +445,13 @@ def test_what_ties_copies_again_is_said_with_what_comes_of_it():
     assert wrong(report) == ["layer"] and not any("copies" in note for note in report.get("notes", []))
     process = run("repair", "--format", "json", write(scenario([backward()], LOST)))
     assert process.returncode == 1 and "they are one again" in json.loads(process.stdout)["lost_ties"]
+    # A pattern in a name selects no other parameter.
+    named = [dict(one, name="head[0]") if one["name"] == "head" else one for one in LOST]
+    note = next(note for note in check(scenario([backward()], named))["notes"] if "copies" in note)
+    assert '{ "parameter": "head[[]0]", "copy": null }' in note and note.endswith("the schedule is right.")
+
+
+def test_copies_on_different_stages_are_no_lost_tie():
+    both = [parameter("word", [4], tied="t", copy="word", stage=0), parameter("head", [4], tied="t", copy="head", stage=-1)]
+    report = check(scenario([backward(), step("half", "scale", by="1/2")], both, {"pp": 2}))
+    assert report["verdict"] == "mismatch" and not any("copies" in note for note in report.get("notes", []))

@@ -192,3 +192,49 @@ TEST_CASE("squares in a gradient are not compared, and of norms it is said that 
   REQUIRE(other.undecided.size() == 1);
   CHECK(other.undecided.front().why == "sums of squares are added to gradients");
 }
+
+TEST_CASE("calls of one alone that do not meet are a difference") {
+  std::string alone = replicated("1/2");
+  alone.insert(alone.rfind(R"({"event": "step")"),
+               R"({"event": "collective", "step": 0, "op": "barrier", "group": [0]},)");
+  const ExtractionComparison met = compared(replicated("1/2"), alone);
+  CHECK(met.unmet_after.empty());  // a group of one meets
+  std::string hangs =
+      code_head +
+      program_of("[[0, 1]]", all_reduced("1/2", "9") + R"({"event": "collective", "step": 0, "op": "barrier",
+      "group": {"axes": ["dp"]}, "call": "train.py:20 in main"},)") +
+      ", " + program_of("[[1, 2]]", all_reduced("1/2", "9")) + "]}";
+  const ExtractionComparison result = compared(replicated("1/2"), hangs);
+  CHECK(result.gradients.empty());
+  CHECK(result.unmet_before.empty());
+  REQUIRE(result.unmet_after.size() == 1);
+  CHECK(result.verdict() == CodeVerdict::other);
+  CHECK(compared(hangs, hangs).verdict() == CodeVerdict::undecided);
+}
+
+TEST_CASE("one contribution of a micro-batch or several are the same, and so are shares and replicas") {
+  const std::string
+      one = R"("source": 0},)",
+      another = R"({"event": "contribution", "step": 0, "micro_batch": 0, "parameter": 0, "piece": 0, "source": 1},)";
+  const auto replaced = [](std::string text, const std::string& from, const std::string& to) {
+    return text.replace(text.find(from), from.size(), to);
+  };
+  std::string several = replaced(replicated("1/2"), one, one + another);
+  several = replaced(several, R"(["1/2", 0, 0])", R"(["1/2", 0, 0], ["1/2", 1, 0])");
+  several = replaced(several, R"("output": {"source": 1)", R"("output": {"source": 2)");
+  several = replaced(several, R"([["1", 1, 0]])", R"([["1", 2, 0]])");
+  CHECK(compared(replicated("1/2"), several).verdict() == CodeVerdict::same);
+  std::string uneven = several;
+  uneven.replace(uneven.find(R"(["1/2", 1, 0])"), 13, R"(["1/3", 1, 0])");
+  const ExtractionComparison result = compared(several, uneven);
+  CHECK(result.verdict() == CodeVerdict::other);
+  CHECK(result.gradients.front().before != result.gradients.front().after);
+}
+
+TEST_CASE("where nothing is read nothing is the same") {
+  std::string waits = replicated("1/2");
+  waits.erase(waits.find(R"({"event": "result")"),
+              waits.find(R"({"event": "step")") - waits.find(R"({"event": "result")"));
+  waits.replace(waits.find(R"("tokens": [null]})"), 17, R"("tokens": [null], "waiting": [0]})");
+  CHECK(compared(waits, waits).verdict() == CodeVerdict::undecided);
+}

@@ -64,6 +64,13 @@ std::string refusal_at(const std::string& from, const std::string& to, const std
 
 }  // namespace
 
+TEST_CASE("null is no operation") {
+  std::string text = right_extraction;
+  text.replace(text.find("\"op\": \"all_reduce\""), 18, "\"op\": null");
+  const std::string said = extraction_refusal(text);
+  CHECK(said.find("\"op\" of a \"collective\" event: expected a string, found null") != std::string::npos);
+}
+
 TEST_CASE("an extraction is read") {
   const Extraction extraction = read_extraction(extraction_source(right_extraction));
   CHECK(extraction.run.header.world == 2);

@@ -57,6 +57,9 @@ RIGHT, TWICE, LEFT_OUT = "counts each element of", "counts elements 2 times inst
 CASES = {
     "torch's own": (DDP, "clip_grad_norm_(P, 0.1)", RIGHT),
     "torch's own, one by one": (DDP, "clip_grad_norm_(P, 0.1, foreach=False)", RIGHT),
+    "of other tensors than the optimizer's": (DDP.replace("    p.grad /= dist.get_world_size()", "    p.grad.mul_(1)"),
+                                              "n = get_total_norm(grads)\nfor p in P: p.grad = p.grad / dist.get_world_size()\nclip_grads_with_norm_(P, 0.1, n)",
+                                              "is not known: a gradient was changed between its norm and the clipping, or is another tensor now"),
     "summed over replicas": (DDP, "n = get_total_norm(grads) ** 2; %sclip_grads_with_norm_(P, 0.1, n.sqrt())" % SUM, TWICE),
     "averaged over replicas": (DDP, "n = get_total_norm(grads) ** 2; dist.all_reduce(n); n = n / 2; clip_grads_with_norm_(P, 0.1, n.sqrt())", RIGHT),
     "half of it": (DDP, "clip_grads_with_norm_(P, 0.1, get_total_norm(grads) / 2)", "counts elements 1/4 times instead of once"),

@@ -14,19 +14,66 @@ from lockstep.extracting.layout import is_changed, shares_memory
 POINT_TO_POINT = ("send", "recv")
 
 
+class Later(Future):
+    """Of a collective that is asynchronous: it is waited for when somebody waits for this, not when somebody asks for it or for what it holds."""
+
+    def __init__(self, result, arrive):
+        super().__init__()
+        self.arrive, self.is_asked = arrive, False
+        self.set_result(result)
+
+    def wait(self):
+        self.arrive()
+        return super().wait()
+
+    def done(self):
+        """Not at once, so that a loop which asks until it is comes to its end, and a question alone is no wait."""
+        if self.is_asked:
+            self.arrive()
+        self.is_asked, before = True, self.is_asked
+        return before
+
+    def then(self, callback):
+        return Then(self, callback)
+
+    def add_done_callback(self, callback):
+        Then(self, callback)
+
+
+class Then(Later):
+    """What a callback makes of one, when this is waited for."""
+
+    def __init__(self, first, callback):
+        self.first, self.callback, self.made = first, callback, None
+        super().__init__(None, first.wait)
+
+    def wait(self):
+        if self.made is None:
+            self.first.wait()
+            self.made = [self.callback(self.first)]
+        return self.made[0]
+
+    def value(self):
+        return self.wait()
+
+
 class Waiting(dist.Work):
     """A collective that is asynchronous: what it leaves may be read when it was waited for, and is not known before."""
 
     def __init__(self, result, arrive):
         super().__init__()
-        self.left, self.arrive = result, arrive
+        self.left, self.arrive, self.is_asked = result, arrive, False
 
     def wait(self, timeout=None):
         self.arrive()
         return True
 
     def is_completed(self):
-        return self.wait()
+        """As Later.done()."""
+        if self.is_asked:
+            self.arrive()
+        self.is_asked, before = True, self.is_asked
+        return before
 
     def is_success(self):
         return True
@@ -37,10 +84,12 @@ class Waiting(dist.Work):
     block_current_stream = synchronize
 
     def result(self):
-        self.arrive()
         return self.left
 
     def get_future(self):
+        """torch's own code waits for what a hook returns, at the end of a backward pass, and where it does we do not see."""
+        if torch._C._current_graph_task_id() == -1:
+            return Later(self.left, self.arrive)
         self.arrive()
         future = Future()
         future.set_result(self.left)

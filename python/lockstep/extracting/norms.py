@@ -99,8 +99,8 @@ class Norms:
             self.told.append((norm, own))
             content = content_of([norm])
             of_this_rank = self.squares.sources_under(norm) & self.squared.keys()
-            if any(self.segments(tensor) != before for tensor, before in map(self.squared.get, of_this_rank)):
-                content = [[0, 1, "a gradient was changed between its norm and the clipping"]]
+            if any(self.segments(tensor) != before or not self.is_gradient(key_of(local_of(tensor))) for tensor, before in map(self.squared.get, of_this_rank)):
+                content = [[0, 1, "a gradient was changed between its norm and the clipping, or is another tensor now"]]
             self.run.pending.append(("norm", {"step": self.run.step, "parameters": own, "content": content, "call": self.call()},
                                      None, None, None))
         for number in numbers - set(own or ()):
