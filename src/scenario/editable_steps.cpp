@@ -59,78 +59,6 @@ void set_values(Step& step, const Edit& edit) {
   for (const std::string_view key : edit.removed) remove_key(step, key);
 }
 
-/// Where a step stands: on top, or in an `each`.
-struct StepPosition {
-  std::vector<Step>* list = nullptr;
-  std::ptrdiff_t index = 0;
-
-  Step& step() const { return (*list)[static_cast<std::size_t>(index)]; }
-  void insert(Step step, bool after) const { list->insert(list->begin() + index + (after ? 1 : 0), std::move(step)); }
-  void remove() const { list->erase(list->begin() + index); }
-};
-
-std::optional<StepPosition> find_step(std::vector<Step>& list, const std::string& name) {
-  for (std::size_t index = 0; index < list.size(); ++index) {
-    if (list[index].name == name) return StepPosition{&list, static_cast<std::ptrdiff_t>(index)};
-    if (const auto inside = find_step(list[index].steps, name)) return inside;
-  }
-  return std::nullopt;
-}
-
-bool has_step(const Step& step, const std::string& name) {
-  return step.name == name ||
-         std::any_of(step.steps.begin(), step.steps.end(), [&](const Step& inner) { return has_step(inner, name); });
-}
-
-bool has_a_name_of(const Step& step, std::vector<Step>& list) {
-  return (!step.name.empty() && find_step(list, step.name)) ||
-         std::any_of(step.steps.begin(), step.steps.end(),
-                     [&](const Step& inner) { return has_a_name_of(inner, list); });
-}
-
-void remove_waits_for(const Step& step, std::vector<Step>& list) {
-  std::erase_if(list, [&](const Step& wait) { return !wait.wait_for.empty() && has_step(step, wait.wait_for); });
-  for (Step& each : list) remove_waits_for(step, each.steps);
-}
-
-/// What StepEdits does for nearly all edits that a search tries, without making a tree of the steps; false, and steps
-/// that are of no use any more, where that takes a tree or the edit cannot be applied.
-bool apply_plainly(const Mesh& mesh, const Edit& edit, std::vector<Step>& steps) {
-  if (!edit.step.iteration.empty() || !edit.beside.iteration.empty()) return false;
-  if (edit.action == Edit::Action::insert) {
-    const auto beside = find_step(steps, edit.beside.name);
-    if (!beside || has_a_name_of(edit.values, steps)) return false;
-    Step inserted = edit.values;
-    put_on(mesh, inserted);
-    beside->insert(std::move(inserted), edit.after);
-    return true;
-  }
-  const auto found = find_step(steps, edit.step.name);
-  if (!found) return false;
-  switch (edit.action) {
-    case Edit::Action::set:
-      if (edit.changes("steps")) return false;
-      set_values(found->step(), edit);
-      put_on(mesh, found->step());
-      return true;
-    case Edit::Action::drop: {
-      const Step dropped = std::move(found->step());
-      found->remove();
-      remove_waits_for(dropped, steps);
-      return true;
-    }
-    case Edit::Action::move: {
-      if (has_step(found->step(), edit.beside.name) || !find_step(steps, edit.beside.name)) return false;
-      Step moved = std::move(found->step());
-      found->remove();
-      find_step(steps, edit.beside.name)->insert(std::move(moved), edit.after);
-      return true;
-    }
-    default:
-      return false;
-  }
-}
-
 void collect_names(const std::vector<Step>& steps, std::vector<std::string_view>& names) {
   for (const Step& step : steps) {
     if (!step.name.empty()) names.push_back(step.name);
@@ -270,10 +198,6 @@ std::optional<std::vector<Step>> EditableSteps::edited(const std::vector<Edit>& 
 std::optional<std::vector<Step>> EditableSteps::edited(const std::vector<const Edit*>& edits) const {
   constexpr std::int64_t units_of_a_step = 30;
   Budget::spend(units_of_a_step * static_cast<std::int64_t>(steps_.size()));
-  std::vector<Step> plain = steps_;
-  const bool all_plain = std::all_of(edits.begin(), edits.end(),
-                                     [&](const Edit* edit) { return apply_plainly(schedule_.mesh, *edit, plain); });
-  if (all_plain) return plain;
   reading_.diagnostics = {};
   StepEdits<Step> steps(nodes_, {}, reading_.diagnostics);
   for (const Edit* edit : edits) {
