@@ -33,8 +33,8 @@ class Budget {
   static constexpr std::int64_t search = 150'000'000;
 
   /// For the cases of a proof, and for the search for a counterexample after it: less than ten seconds together.
-  static constexpr std::int64_t proof = 450'000'000;
-  static constexpr std::int64_t counterexample = 100'000'000;
+  static constexpr std::int64_t proof = 280'000'000;
+  static constexpr std::int64_t counterexample = 60'000'000;
 
   /// For all that is done with one file, most of which has a budget of its own.
   static constexpr std::int64_t file = 2'500'000'000;

@@ -350,8 +350,8 @@ def test_a_proof_may_be_given_several_times_the_budget(limited, tmp_path):
     def limits(*options):
         return say(limited, tmp_path, HUNGRY_PROOF, "prove", *options, memory=8 << 30)[1]
 
-    assert "more than 1 GB of memory" in limits() or "more than 450 million units of work" in limits()
-    assert "more than 2 GB of memory" in limits("--budget", "2") or "more than 900 million units of work" in limits("--budget", "2")
+    assert "more than 1 GB of memory" in limits() or "more than 280 million units of work" in limits()
+    assert "more than 2 GB of memory" in limits("--budget", "2") or "more than 560 million units of work" in limits("--budget", "2")
 
 
 @pytest.mark.parametrize("budget", ["0", "1001", "-1", "1.5", "ten"])
