@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-/// Calls of one function, of all ranks together.
+/// Calls of one function, in groups of one size, of all ranks together.
 struct CallDifference {
   std::string op;    ///< "all_reduce", "reduce_scatter (avg)"
   std::string call;  ///< "train.py in main", without the line, which any edit moves; "" where it is not known
-  int smallest_group = 0, largest_group = 0;
+  int group = 0;     ///< how many ranks are in it; 0: of sends and receives
   std::int64_t calls_before = 0, calls_after = 0;        ///< 0: none
   std::int64_t elements_before = 0, elements_after = 0;  ///< that the ranks put in
   bool changed() const { return calls_before != calls_after || elements_before != elements_after; }
@@ -36,7 +36,7 @@ struct ExtractionComparison {
   int world = 0;
   int steps = 0;              ///< optimizer steps that were compared
   int step = 0;               ///< the first with a difference; else the first
-  std::int64_t elements = 0;  ///< that optimizers get in it, of all ranks together
+  std::int64_t elements = 0;  ///< that optimizers get, of all ranks and of the steps that were compared together
   /// Of the first optimizer step with a difference, by parameter. A formula is "nothing" where no optimizer gets it.
   std::vector<GradientDifference> gradients;
   std::vector<UndecidedGradient> undecided;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <array>
 #include <memory>
 
 #include "lockstep/comparison.h"
@@ -38,29 +39,31 @@ std::shared_ptr<const Scenario> read_side(const std::string& file, const std::ve
   return std::make_shared<const Scenario>(std::move(scenario));
 }
 
-/// Of two extractions; nothing where neither file is one.
-std::optional<int> compare_code(const DiffArguments& arguments) {
-  const std::shared_ptr<const Source> before = extraction_at(arguments.files.front());
-  const std::shared_ptr<const Source> after =
-      arguments.files.size() == 1 ? nullptr : extraction_at(arguments.files.back());
-  if (before == nullptr && after == nullptr) return std::nullopt;
-  const std::string& one = before != nullptr ? arguments.files.front() : arguments.files.back();
-  if (!arguments.old_changes.empty() || !arguments.new_changes.empty() || arguments.this_layout)
-    usage_error(fmt::format(
-        "{} is what `lockstep extract` has written: --old, --new and --this-layout are for scenarios", one));
-  if (arguments.files.size() == 1)
-    usage_error(fmt::format("{} alone is compared with nothing: name a second extraction", one));
-  if (before == nullptr || after == nullptr)
-    usage_error(fmt::format("{} is what `lockstep extract` has written, and {} is not: diff compares two of one kind",
-                            one, before != nullptr ? arguments.files.back() : arguments.files.front()));
-  const Budget budget(2 * Budget::proof);
-  const ExtractionComparison comparison = compare_extractions(before, after);
+template <typename Comparison>
+void write_comparison(const DiffArguments& arguments, const Comparison& comparison) {
   Output output(arguments.output, report::kind_of_format(arguments.format));
   if (arguments.format == "json")
     comparison_json(comparison, output.writer());
   else
     comparison_text(comparison, arguments.verbose, use_color(arguments, output.terminal()), output.writer());
   output.commit();
+}
+
+/// Of extractions, one of which is there. `files`: the old one and the new one, which may be the same.
+int compare_code(const DiffArguments& arguments, const std::array<std::string, 2>& files,
+                 const std::array<std::shared_ptr<const Source>, 2>& code) {
+  const std::size_t one = code[0] != nullptr ? 0 : 1;
+  if (!arguments.old_changes.empty() || !arguments.new_changes.empty() || arguments.this_layout)
+    usage_error(fmt::format(
+        "{} is what `lockstep extract` has written: --old, --new and --this-layout are for scenarios", files[one]));
+  if (arguments.files.size() == 1)
+    usage_error(fmt::format("{} alone is compared with nothing: name a second extraction", files[one]));
+  if (code[1 - one] == nullptr)
+    usage_error(fmt::format("{} is what `lockstep extract` has written, and {} is not: diff compares two of one kind",
+                            files[one], files[1 - one]));
+  const Budget budget(2 * Budget::file);
+  const ExtractionComparison comparison = compare_extractions(code[0], code[1]);
+  write_comparison(arguments, comparison);
   if (!comparison.apart.empty()) return exit_usage;
   return comparison.verdict() == ExtractionComparison::Verdict::same ? exit_right : exit_wrong;
 }
@@ -68,25 +71,22 @@ std::optional<int> compare_code(const DiffArguments& arguments) {
 int run(const DiffArguments& arguments) {
   if (arguments.files.size() > 2)
     usage_error(fmt::format("diff takes two files, or one with --old or --new, found {}", arguments.files.size()));
-  if (const std::optional<int> status = compare_code(arguments)) return *status;
   scenario_files(arguments.files);  // says of both where there is none
-  const std::string old_file = one_scenario_file("diff", arguments.files.front());
-  const std::string new_file = one_scenario_file("diff", arguments.files.back());
+  const std::array<std::string, 2> files = {one_scenario_file("diff", arguments.files.front()),
+                                            one_scenario_file("diff", arguments.files.back())};
+  const std::array<std::shared_ptr<const Source>, 2> code = {
+      extraction_at(files[0]), arguments.files.size() == 1 ? nullptr : extraction_at(files[1])};
+  if (code[0] != nullptr || code[1] != nullptr) return compare_code(arguments, files, code);
   if (arguments.files.size() == 1 && arguments.old_changes.empty() && arguments.new_changes.empty())
     usage_error(
         fmt::format("{} alone is compared with nothing: name a second file, or say what is to be otherwise, such "
                     "as --new use_distributed_optimizer=true",
-                    old_file));
+                    files[0]));
   const Budget budget(2 * Budget::file);
-  const auto before = read_side(old_file, arguments.old_changes), after = read_side(new_file, arguments.new_changes);
+  const auto before = read_side(files[0], arguments.old_changes), after = read_side(files[1], arguments.new_changes);
   ScheduleComparison comparison = compare(before, after);
   if (!arguments.this_layout && comparison.apart.empty()) comparison.every_size = compare_every_size(*before, *after);
-  Output output(arguments.output, report::kind_of_format(arguments.format));
-  if (arguments.format == "json")
-    comparison_json(comparison, output.writer());
-  else
-    comparison_text(comparison, arguments.verbose, use_color(arguments, output.terminal()), output.writer());
-  output.commit();
+  write_comparison(arguments, comparison);
   if (!comparison.apart.empty()) return exit_usage;
   const bool other_elsewhere =
       comparison.every_size && comparison.every_size->proof.verdict == SameProof::Verdict::other;
@@ -109,9 +109,8 @@ Command diff_command() {
       "calls of groups, and the bytes that all ranks send, counted as by ring algorithms and without padding. Exit "
       "status 0 if the gradients are the same, 1 if they are not, here or at another size, 2 if the two cannot be "
       "compared. Two files of `lockstep extract`, as of the code before and after a change, are compared in the same "
-      "way, for "
-      "the layout that they were extracted for; where it is not known what an optimizer gets, that is said, and the "
-      "exit status is 1.";
+      "way, for the layout that they were extracted for; where it is not known what an optimizer gets, that is said, "
+      "and the exit status is 1.";
   command.examples = {
       {"lockstep diff old.json new.json", "two files"},
       {"lockstep diff scenario.json --new use_distributed_optimizer=true", "one file, with an option changed"},

@@ -139,7 +139,6 @@ class Comparing {
   }
 
   void compare(ComparedSide& before, ComparedSide& after, int step) {
-    result_.elements = 0;
     for (const auto& [a, b] : pairs_) {
       const std::string& name = before_.run.parameters[at(a)].declared.name;
       auto old_reads = before.read(a, step), new_reads = after.read(b, step);
@@ -288,7 +287,11 @@ class Comparing {
         return;
       }
     }
-    difference.where.push_back(std::move(next));
+    constexpr std::size_t most = 64;
+    if (difference.where.size() < most)
+      difference.where.push_back(std::move(next));
+    else
+      difference.more += part.size();
   }
 
   static std::string part_words(const Interval& part) { return fmt::format("[{}, {})", part.begin, part.end); }
@@ -329,33 +332,39 @@ class Comparing {
   }
 
   void calls() {
-    std::map<std::pair<std::string, std::string>, std::size_t> places;
+    std::map<std::tuple<std::string, std::string, int>, std::size_t> places;
     for (const bool is_new : {false, true}) {
       const Extraction& extraction = is_new ? after_ : before_;
-      const symbolic::RankPrograms& programs = extraction.programs;
-      for (std::size_t i = 0; i < extraction.details.size(); ++i) {
-        const ExtractedProgram& details = extraction.details[i];
-        for (std::size_t c = 0; c < details.calls.size(); ++c) {
-          const CapturedCollective& call = details.calls[c];
-          const symbolic::ProgramCall& program_call = programs.programs[i].calls[c];
+      for (std::size_t program = 0; program < extraction.details.size(); ++program) {
+        const ExtractedProgram& details = extraction.details[program];
+        for (std::size_t number = 0; number < details.calls.size(); ++number) {
+          const CapturedCollective& call = details.calls[number];
           const std::string op =
               call.reduce.empty() || call.reduce == "sum" ? call.op : fmt::format("{} ({})", call.op, call.reduce);
-          const auto [place, is_first] = places.try_emplace({op, without_line(call.call)}, result_.calls.size());
-          if (is_first) result_.calls.push_back({op, without_line(call.call), 0, 0, 0, 0, 0, 0});
-          CallDifference& here = result_.calls[place->second];
-          const auto ranks = static_cast<std::int64_t>(details.ranks.size());
-          (is_new ? here.calls_after : here.calls_before) += ranks;
-          (is_new ? here.elements_after : here.elements_before) += ranks * call.elements;
-          if (program_call.group < 0) continue;
-          for (const int rank : details.ranks) {
-            const auto size =
-                static_cast<int>(programs.members[at(programs.groups[at(program_call.group)].on(rank))].size());
-            here.smallest_group = here.smallest_group == 0 ? size : std::min(here.smallest_group, size);
-            here.largest_group = std::max(here.largest_group, size);
+          for (const auto& [size, ranks] : ranks_by_group(extraction, program, number)) {
+            const auto [place, is_first] =
+                places.try_emplace({op, without_line(call.call), size}, result_.calls.size());
+            if (is_first) result_.calls.push_back({op, without_line(call.call), size, 0, 0, 0, 0});
+            CallDifference& here = result_.calls[place->second];
+            (is_new ? here.calls_after : here.calls_before) += ranks;
+            (is_new ? here.elements_after : here.elements_before) += ranks * call.elements;
           }
         }
       }
     }
+  }
+
+  /// By the size of the process group in which a rank makes a call of a program: how many do.
+  static std::map<int, std::int64_t> ranks_by_group(const Extraction& extraction, std::size_t program,
+                                                    std::size_t call) {
+    const symbolic::RankPrograms& programs = extraction.programs;
+    const symbolic::ProgramCall& own = programs.programs[program].calls[call];
+    const bool meets_one = own.op == symbolic::ProgramOp::send || own.op == symbolic::ProgramOp::recv;
+    const int group = meets_one ? -1 : own.group;
+    std::map<int, std::int64_t> ranks;
+    for (const int rank : extraction.details[program].ranks)
+      ++ranks[group < 0 ? 0 : static_cast<int>(programs.members[at(programs.groups[at(group)].on(rank))].size())];
+    return ranks;
   }
 
   Extraction before_, after_;

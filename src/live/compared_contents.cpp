@@ -29,7 +29,10 @@ ComparedSide::ComparedSide(const Extraction& extraction, ComparedSums& sums)
       forms_(extraction.programs, meetings_),
       overlaps_(extraction),
       formulas_(extraction.run) {
+  results_.resize(extraction.run.parameters.size());
   for (const ExtractedProgram& details : extraction.details) {
+    for (const ExtractedResult& one : details.results)
+      results_[at(extraction.regions[at(one.region)].parameter)].emplace_back(&details, &one);
     std::map<std::tuple<int, int, int, std::int64_t>, int> before;
     numbers_.emplace_back();
     for (const ExtractedContribution& one : details.contributions) {
@@ -58,36 +61,34 @@ std::map<std::string, std::vector<ReadStretch>> ComparedSide::read(int parameter
   if (run.waits(step, parameter)) return all;
   const std::string* why = run.unknown(step, parameter);
   known_.clear();
-  for (const ExtractedProgram& details : extraction_.details) {
-    for (const ExtractedResult& one : details.results) {
-      const Region& region = extraction_.regions[at(one.region)];
-      if (one.step != step || region.parameter != parameter || one.elements == 0) continue;
-      const bool simple = region.begin.has_value();
-      const DeclaredParameter& declared = run.parameters[at(parameter)].declared;
-      std::vector<ReadStretch>& here =
-          all[simple ? std::string() : elements_words(declared, region, 0, region.elements)];
-      const std::int64_t base = simple ? *region.begin + one.first : one.first;
-      symbolic::Stretches before;  // what ranks of one program read is mostly one sum
-      std::vector<ReadStretch> same;
-      for (const int rank : details.ranks_of(one)) {
-        std::vector<ReadStretch> own;
-        if (why != nullptr || one.content < 0) {
-          own.push_back({{0, one.elements}, why != nullptr ? unknown(*why) : no_gradient, rank});
-        } else {
-          symbolic::Stretches stretches = forms_.result(rank, one.content);
-          if (same.empty() || stretches != before) same = sums_in(one, stretches);
-          before = std::move(stretches);
-          own = same;
-        }
-        for (ReadStretch& stretch : own) {
-          stretch.rank = rank;
-          stretch.elements = {stretch.elements.begin + base, stretch.elements.end + base};
-          if (!here.empty() && here.back().rank == rank && here.back().sum == stretch.sum &&
-              here.back().elements.end == stretch.elements.begin)
-            here.back().elements.end = stretch.elements.end;
-          else
-            here.push_back(stretch);
-        }
+  for (const auto& [details, result] : results_[at(parameter)]) {
+    const ExtractedResult& one = *result;
+    const Region& region = extraction_.regions[at(one.region)];
+    if (one.step != step || one.elements == 0) continue;
+    const bool simple = region.begin.has_value();
+    const DeclaredParameter& declared = run.parameters[at(parameter)].declared;
+    std::vector<ReadStretch>& here = all[simple ? std::string() : elements_words(declared, region, 0, region.elements)];
+    const std::int64_t base = simple ? *region.begin + one.first : one.first;
+    symbolic::Stretches before;  // what ranks of one program read is mostly one sum
+    std::vector<ReadStretch> same;
+    for (const int rank : details->ranks_of(one)) {
+      std::vector<ReadStretch> own;
+      if (why != nullptr || one.content < 0) {
+        own.push_back({{0, one.elements}, why != nullptr ? unknown(*why) : no_gradient, rank});
+      } else {
+        symbolic::Stretches stretches = forms_.result(rank, one.content);
+        if (same.empty() || stretches != before) same = sums_in(one, stretches);
+        before = std::move(stretches);
+        own = same;
+      }
+      for (ReadStretch& stretch : own) {
+        stretch.rank = rank;
+        stretch.elements = {stretch.elements.begin + base, stretch.elements.end + base};
+        if (!here.empty() && here.back().rank == rank && here.back().sum == stretch.sum &&
+            here.back().elements.end == stretch.elements.begin)
+          here.back().elements.end = stretch.elements.end;
+        else
+          here.push_back(stretch);
       }
     }
   }

@@ -83,6 +83,8 @@ class ComparedSide {
   RegionOverlaps overlaps_;
   RunFormulas formulas_;
   std::vector<std::vector<int>> numbers_;  // by program and contribution
+  /// By parameter.
+  std::vector<std::vector<std::pair<const ExtractedProgram*, const ExtractedResult*>>> results_;
   /// By parameter and step: how many contributions of one micro-batch there are at most, by rank and micro-batch.
   std::map<std::pair<int, int>, std::map<std::pair<int, int>, int>> contributors_;
   std::map<std::tuple<int, std::int64_t, int, std::int64_t>, int> known_;  // by form, shift, region and place in it

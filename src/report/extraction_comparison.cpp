@@ -48,13 +48,6 @@ std::string either(std::int64_t before, std::int64_t after) {
   return before == after ? text(before) : text(before) + " → " + text(after);
 }
 
-/// "16", or "8-16".
-std::string group_sizes(const CallDifference& call) {
-  if (call.largest_group == 0) return "";
-  if (call.smallest_group == call.largest_group) return std::to_string(call.largest_group);
-  return fmt::format("{}-{}", call.smallest_group, call.largest_group);
-}
-
 std::string_view verdict_name(CodeVerdict verdict) {
   return verdict == CodeVerdict::same ? "same" : verdict == CodeVerdict::other ? "other" : "undecided";
 }
@@ -67,13 +60,14 @@ void text_of_calls(const ExtractionComparison& comparison, bool verbose, const r
     rows.push_back({each.calls_before == 0  ? "+"
                     : each.calls_after == 0 ? "-"
                                             : "",
-                    each.call.empty() ? "unknown place" : report::one_line_text(each.call), each.op, group_sizes(each),
-                    either(each.calls_before, each.calls_after), either(each.elements_before, each.elements_after)});
+                    each.call.empty() ? "unknown place" : report::one_line_text(each.call), each.op,
+                    each.group == 0 ? "" : std::to_string(each.group), either(each.calls_before, each.calls_after),
+                    either(each.elements_before, each.elements_after)});
   }
   write(fmt::format("\n{} in all optimizer steps\n", style.bold("communication")));
   if (rows.size() > 1) report::plain_table(rows, write);
   if (std::none_of(comparison.calls.begin(), comparison.calls.end(), [](const auto& one) { return one.changed(); }))
-    write("  The same functions call as often, with as many elements.\n");
+    write("  The same functions call as often, in groups of the same sizes, with as many elements.\n");
 }
 
 }  // namespace
@@ -93,8 +87,8 @@ void comparison_text(const ExtractionComparison& comparison, bool verbose, bool 
   if (!comparison.apart.empty()) return;
   write("  " + layout_of_code(comparison) + "\n");
   if (comparison.gradients.empty() && verdict == CodeVerdict::same)
-    write(fmt::format("  Every optimizer gets the same, in {} of all ranks together{}.\n",
-                      counted(comparison.elements, "element"), comparison.steps > 1 ? ", in each optimizer step" : ""));
+    write(fmt::format("  Every optimizer gets the same, in {} of all ranks{} together.\n",
+                      counted(comparison.elements, "element"), comparison.steps > 1 ? " and optimizer steps" : ""));
   for (const std::string& note : comparison.notes) write("  " + report::one_line_text(note) + "\n");
   report::differing_gradients(comparison.gradients,
                               comparison.step > 0 ? fmt::format(" in optimizer step {}", comparison.step) : "", verbose,
@@ -172,8 +166,7 @@ void comparison_json(const ExtractionComparison& comparison, const Write& write)
     json.begin_object(true);
     json.key("call").string_or_null(one.call);
     json.key("op").string(one.op);
-    json.key("smallest_group").number(one.smallest_group);
-    json.key("largest_group").number(one.largest_group);
+    json.key("group").number(one.group);
     json.key("old_calls").number(one.calls_before);
     json.key("new_calls").number(one.calls_after);
     json.key("old_elements").number(one.elements_before);

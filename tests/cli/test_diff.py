@@ -258,7 +258,7 @@ def test_two_extractions_of_the_same_gradients(run, tmp_path):
                              "  dp 2 = 2 ranks, 1 optimizer step\n"
                              "  Every optimizer gets the same, in 16 elements of all ranks together.\n\n"
                              "communication in all optimizer steps\n"
-                             "  The same functions call as often, with as many elements.\n")
+                             "  The same functions call as often, in groups of the same sizes, with as many elements.\n")
 
 
 def test_two_extractions_of_other_gradients(run, tmp_path):
@@ -282,3 +282,14 @@ def test_extractions_that_are_not_compared(run, tmp_path):
                             ((old, wide, "--this-layout"), f"{old} is what `lockstep extract` has written: --old, --new and --this-layout are for scenarios")]:
         result = run("diff", *arguments)
         assert result.returncode == 2 and said in result.stderr, result.stderr
+    missing = str(tmp_path / "nowhere.json")
+    for arguments in ((old, missing), (missing, old)):
+        result = run("diff", *arguments)
+        assert result.returncode == 2 and f"there is no file or folder {missing}" in result.stderr, result.stderr
+
+
+def test_an_extraction_from_standard_input(run, tmp_path):
+    old, new = extraction(tmp_path, "old.json"), extraction(tmp_path, "new.json", factor="1/3")
+    with open(old, encoding="utf-8") as file:
+        result = run("diff", "-", new, stdin=file)
+    assert result.returncode == 1 and result.stdout.startswith(f"other gradients  <stdin> → {new}\n"), result.stderr

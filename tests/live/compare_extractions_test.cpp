@@ -233,3 +233,54 @@ TEST_CASE("where nothing is read nothing is the same") {
   waits.replace(waits.find(R"("tokens": [null]})"), 17, R"("tokens": [null], "waiting": [0]})");
   CHECK(compared(waits, waits).verdict() == CodeVerdict::undecided);
 }
+
+TEST_CASE("a function that calls in groups of another size is another call") {
+  std::string alone = replicated("1/2");
+  const std::string over = R"("group": {"axes": ["dp"]})";
+  alone.replace(alone.find(over), over.size(), R"("group": {"axes": []})");
+  const ExtractionComparison result = compared(replicated("1/2"), alone);
+  REQUIRE(result.calls.size() == 2);
+  CHECK(result.calls[0].group == 2);
+  CHECK(result.calls[0].calls_after == 0);
+  CHECK(result.calls[1].group == 1);
+  CHECK(result.calls[1].calls_after == 2);
+}
+
+TEST_CASE("of many stretches the first are listed, and how many elements there are beyond") {
+  const auto striped = [](const std::string& factor) {
+    std::string text = replicated("1/2");
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+        text.replace(at, from.size(), to);
+    };
+    replace("[0, 4]", "[0, 400]");
+    replace("[4]", "[400]");
+    replace("\"elements\": 4", "\"elements\": 400");
+    replace("[[0, 4, [[\"1/2\"", "[[0, 400, [[\"1/2\"");
+    std::string content;
+    for (int i = 0; i < 400; ++i)
+      content += (i == 0 ? "[" : ", [") + std::to_string(i) + ", 1, [[\"" + (i % 4 == 0 ? factor : "1") + "\", 1, " +
+                 std::to_string(i) + "]]]";
+    replace("[[0, 4, [[\"1\", 1, 0]]]]", "[" + content + "]");
+    return text;
+  };
+  const ExtractionComparison result = compared(striped("1"), striped("1/3"));
+  REQUIRE(result.gradients.size() == 1);
+  CHECK(result.gradients.front().where.size() == 64);
+  CHECK(result.gradients.front().more == 36);
+}
+
+TEST_CASE("the sum of other elements is another sum") {
+  const auto of_three = [](const std::string& first) {
+    std::string text = replicated("1/2");
+    const std::string known = R"([[0, 4, [["1", 1, 0]]]]})";
+    return text.replace(text.find(known), known.size(),
+                        "[[0, 3, [[\"1\", 1, " + first + "]]], [3, 1, [[\"1\", 1, 3]]]]}");
+  };
+  CHECK(compared(of_three("0"), replicated("1/2")).verdict() == CodeVerdict::same);
+  const ExtractionComparison result = compared(of_three("0"), of_three("1"));
+  CHECK(result.verdict() == CodeVerdict::other);
+  REQUIRE(result.gradients.size() == 1);
+  CHECK(result.gradients.front().where.front().elements == Interval{0, 3});
+  CHECK(result.gradients.front().before != result.gradients.front().after);
+}
