@@ -4,8 +4,8 @@
 
 tools/measure_capture.py [--device cuda]; needs torch (tools/install-torch: build/torch/bin/python). One rank under DistributedDataParallel. On the
 processor: with gloo, on one core; each figure is the process's CPU time of the quickest of four steps after one that is not counted, in a
-process of its own. On a GPU: with NCCL; the time of the clock until the GPU has done the step, and at the end of each row the GPU's memory that
-the capture took at its peak beyond that of the training.
+process of its own. On a GPU: with NCCL, a process for each row; the time of the clock until the GPU has done the step, and at the end of each row
+the GPU's memory that the capture took at its peak beyond that of the training.
 """
 
 import argparse
@@ -24,21 +24,39 @@ STEPS = 5
 MODES = ("without", "without collectives", "captured")
 
 
-def train(width, layers, sequences, length, mode, folder, device):
-    """Prints the elements and the number of the parameters, the seconds of a step, the bytes of files for one, and the most of the GPU's memory."""
+def train(width, layers, sequences, length, modes, folder, device):
+    """Prints a line for each mode: the elements and the number of the parameters, the seconds of a step, the bytes of files for one, and the
+    most of the GPU's memory."""
+    import torch
+    import torch.distributed as distributed
+
+    torch.set_num_threads(1)
+    distributed.init_process_group("nccl" if device == "cuda" else "gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    for mode in modes:
+        print(*measure(width, layers, sequences, length, mode, os.path.join(folder, mode.replace(" ", "-")), device), flush=True)
+    distributed.destroy_process_group()
+
+
+def measure(width, layers, sequences, length, mode, folder, device):
     import contextlib
+    import gc
     import time
 
     import torch
-    import torch.distributed as distributed
 
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
     import lockstep
 
-    torch.set_num_threads(1)
+    def now():
+        if device == "cpu":
+            return time.process_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
     torch.manual_seed(0)
-    on_gpu = device == "cuda"
-    distributed.init_process_group("nccl" if on_gpu else "gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    gc.collect()  # of the mode before
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     block = torch.nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0, batch_first=True)
     model = torch.nn.Sequential(torch.nn.Embedding(VOCABULARY, width), torch.nn.TransformerEncoder(block, layers, enable_nested_tensor=False),
                                 torch.nn.Linear(width, VOCABULARY)).to(device)
@@ -46,13 +64,6 @@ def train(width, layers, sequences, length, mode, folder, device):
     optimizer = torch.optim.AdamW(wrapped.parameters())
     tokens = torch.randint(VOCABULARY, (sequences, length), device=device)
     seconds = []
-
-    def now():
-        if not on_gpu:
-            return time.process_time()
-        torch.cuda.synchronize()
-        return time.perf_counter()
-
     captured = contextlib.nullcontext() if mode == "without" else lockstep.capture(
         wrapped, optimizer, out=folder, loss="mean", collectives=mode == "captured", report=False)
     with captured:
@@ -65,9 +76,8 @@ def train(width, layers, sequences, length, mode, folder, device):
             seconds.append(now() - begin)
     written = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
     parameters = list(model.parameters())
-    print(sum(parameter.numel() for parameter in parameters), len(parameters), min(seconds[1:]), written // STEPS,
-          torch.cuda.max_memory_allocated() if on_gpu else 0)
-    distributed.destroy_process_group()
+    return (sum(parameter.numel() for parameter in parameters), len(parameters), min(seconds[1:]), written // STEPS,
+            torch.cuda.max_memory_allocated() if device == "cuda" else 0)
 
 
 def main():
@@ -79,13 +89,14 @@ def main():
     script = "import json, sys, measure_capture; measure_capture.train(*json.loads(sys.argv[1]))"
     for size in SIZES_OF_A_GPU if device == "cuda" else SIZES:
         seconds, memory = [], []
-        for mode in MODES:
+        for modes in [MODES] if device == "cuda" else [[mode] for mode in MODES]:
             with tempfile.TemporaryDirectory() as folder:
-                done = subprocess.run([sys.executable, "-c", script, json.dumps([*size, mode, folder, device])], stdout=subprocess.PIPE, text=True,
+                done = subprocess.run([sys.executable, "-c", script, json.dumps([*size, modes, folder, device])], stdout=subprocess.PIPE, text=True,
                                       check=True, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parent)})
-            elements, parameters, step, written, peak = done.stdout.split()
-            seconds.append(float(step))
-            memory.append(int(peak))
+            for line in done.stdout.splitlines():
+                elements, parameters, step, written, peak = line.split()
+                seconds.append(float(step))
+                memory.append(int(peak))
         width, layers, sequences, length = size
         print(f"| {width}, {layers}, {sequences} × {length} | {float(elements) / 1e6:.3g} million, {parameters} | "
               + " | ".join(f"{one:.2g} s" for one in seconds) + f" | {float(written) / 1000:.0f} KB |"

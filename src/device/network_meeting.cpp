@@ -193,6 +193,9 @@ double NetworkMeeting::network_factor() const {
   // A network multiplies each contribution by the factor rounded to a float, and adds the products up. For a power of
   // two that is exact. For others it is not: 41 divided by 41 is 1, but 41 times the float next to 1/41 is 0.99999994.
   if (!planned_->event->average || in_field_) return 1;
+  // Of one process alone NCCL before 2.29.7 leaves the last elements as they were
+  // (github.com/NVIDIA/nccl/issues/1950).
+  if (folded_->processes.size() == 1) return 1;
   const numeric::Factor& by = planned_->by;
   return is_power_of_two(by.multiply) && is_power_of_two(by.divide) ? by.multiply / by.divide : 1;
 }

@@ -332,6 +332,8 @@ ncclResult_t collective(const char* name, Operation call, ncclRedOp_t operation,
       return ncclInvalidArgument;
     }
     call.factor = found->second.first;
+    // NCCL before 2.29.7 leaves the last elements as they were (github.com/NVIDIA/nccl/issues/1950).
+    if (communicator->clique->size == 1) violate("a factor for one rank alone");
   }
   check_places(call, *communicator);
   if (depth > 0) {

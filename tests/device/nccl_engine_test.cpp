@@ -181,7 +181,8 @@ TEST_CASE("averages by a power of two are NCCL's, others are computed behind the
   };
   CHECK_FALSE(calls_with(4, 4).contains("ncclRedOpCreatePreMulSum"));  // ncclAvg
   CHECK(calls_with(4, 2).contains("ncclRedOpCreatePreMulSum"));
-  CHECK(calls_with(8, 1).contains("ncclRedOpCreatePreMulSum"));
+  CHECK(calls_with(8, 2).contains("ncclRedOpCreatePreMulSum"));
+  CHECK_FALSE(calls_with(8, 1).contains("ncclRedOpCreatePreMulSum"));  // alone
   CHECK_FALSE(calls_with(6, 3).contains("ncclRedOpCreatePreMulSum"));
 }
 

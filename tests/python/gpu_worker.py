@@ -42,7 +42,7 @@ def train(out, wrap, device, dtype=torch.float32, without_sync=None, same_tokens
     """Two steps of two micro-batches, with SGD of a whole learning rate."""
     reader = 0 if same_tokens else dist.get_rank()
     model = wrap(Whole().to(device=device, dtype=dtype), device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1, foreach=False)  # torch 2.11 takes no tensors beside DTensors in one
     with lockstep.capture(model, optimizer, out=out, loss="mean", report=False, seed=3, **options):
         for step in range(2):
             for micro_batch in range(2):

@@ -102,7 +102,7 @@ def forked(program):
 def ran(folder, world, cases, program="worker.py", limit=300):
     """Runs worker.py with these cases on `world` ranks."""
     statuses, said = forked(program).run(folder, world, cases, limit)
-    assert not any(statuses), "\n".join(said)
+    assert not any(statuses), "\n".join(["exit statuses %s" % list(statuses), *said])
 
 
 def read_run(folder):
