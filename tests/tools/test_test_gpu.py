@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,10 @@ def test_gpu(corpus, tmp_path):
     tools.mkdir()
     # A machine with two GPUs; compute-sanitizer says nothing, or finds something.
     for name, text in {"nvidia-smi": "echo A100; echo A100",
-                       "compute-sanitizer": 'touch "$6"; shift 6; [[ $FAKE != sanitizer ]] || exit 9; exec "$1" "${@:2}"'}.items():
+                       "compute-sanitizer": 'touch "$6"; shift 6; [[ $FAKE != sanitizer ]] || exit 9; exec "$1" "${@:2}"',
+                       # Its torch sees a GPU where FAKE says so, and of its tests it says the status alone.
+                       "python3": f'case "$1 $2" in "-c "*torch*) [[ $FAKE == *torch* ]] ;; "-m pytest") [[ $FAKE != torch-differs ]] ;; '
+                                  f'*) exec {sys.executable} "$@" ;; esac'}.items():
         (tools / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
         (tools / name).chmod(0o755)
 
@@ -71,6 +75,16 @@ def test_where_all_hashes_are_equal_the_table_says_what_was_replayed(test_gpu):
     assert "      2 A100" in done.stdout
     # nvidia-smi lists GPUs that CUDA_VISIBLE_DEVICES hides: the engine itself looks how many there are.
     assert any("--engine symbolic,host,nccl " in line for line in done.log) and not any("--gpus" in line for line in done.log)
+
+
+def test_captures_are_compared_where_torch_sees_the_gpu(test_gpu, corpus):
+    done = test_gpu("--random", "0", corpus, fake="torch")
+    assert done.returncode == 0 and results(done)["captures of training"] == "equal"
+    done = test_gpu("--random", "0", corpus, fake="torch-differs")
+    assert done.returncode == 1 and results(done)["captures of training"] == "DIFFERS"
+    done = test_gpu("--random", "0", corpus)
+    assert done.returncode == 0 and "captures of training" not in done.table
+    assert "captures of training were not compared (tests/python/test_gpu.py)" in done.stderr
 
 
 def test_a_hash_that_differs_is_said_with_its_file(test_gpu):
