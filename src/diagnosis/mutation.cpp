@@ -38,6 +38,7 @@ class Run {
         oracle_(right_oracle(*small_.scenario)) {
     mutation_.scenario = scenario;
     mutation_.sizes = small_.sizes;
+    mutation_.as_in_file = small_.as_in_file;
   }
 
   Mutation all() {
@@ -156,7 +157,8 @@ class Run {
   static std::string limit_of(const Proof& proof) {
     if (proof.limits.empty()) return proof.statement;
     const Proof::Limit& limit = proof.limits.front();
-    return limit.step.empty() ? limit.why : fmt::format("{}: {}", limit.step, limit.why);
+    const std::string where = limit.sizes.empty() ? "" : fmt::format("where {}, ", limit.sizes);
+    return where + (limit.step.empty() ? limit.why : fmt::format("{}: {}", limit.step, limit.why));
   }
 
   CandidateValues values() const {

@@ -40,6 +40,7 @@ struct Mutant {
 struct Mutation {
   std::shared_ptr<const Scenario> scenario;
   std::string sizes;            ///< of the small layout: "tp 2, dp 2, 2 micro-batches"
+  bool as_in_file = false;      ///< these are the file's own
   std::string base;             ///< what is known of the schedule without an edit: "right for every size"
   std::vector<Mutant> mutants;  ///< no two with the same steps, in the order of the steps
   int invalid = 0;              ///< edits that cannot be applied

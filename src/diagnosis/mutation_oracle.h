@@ -47,13 +47,14 @@ class MutationOracle {
 /// Axes of a scenario's layout with a size above 1, by their key in "layout".
 std::map<std::string, int> axes_in_play(const Scenario& scenario);
 
-/// The scenario with its axes at 2 and two micro-batches where that is possible; as large as in the file where it is
-/// not, or where it is not right there.
+/// Where edits are tried first: at the file's own sizes where these are small. Else with its axes at 2 and two
+/// micro-batches where that is possible; as large as in the file where it is not, or where it is not right there.
 struct SmallScenario {
   std::shared_ptr<const Scenario> scenario;
   std::map<std::string, int> axes;
   int micro_batches = 0;  ///< 0: as in the file
   std::string sizes;      ///< "tp 2, dp 2, 2 micro-batches"
+  bool as_in_file = false;
 };
 SmallScenario small_scenario(const std::shared_ptr<const Scenario>& scenario);
 

@@ -175,7 +175,8 @@ void mutation_text(const diagnosis::Mutation& mutation, const ReportOptions& opt
                     one_line_text(mutation.scenario->file), counted(counts.mutants, "mutant"), counts.killed,
                     counts.equivalent, counts.unproved));
   if (options.quiet) return;
-  write(fmt::format("  at {}; the schedule itself: {}\n\n", mutation.sizes, mutation.base));
+  write(fmt::format("  at {}{}; the schedule itself: {}\n\n", mutation.sizes,
+                    mutation.as_in_file ? ", as in the file" : "", mutation.base));
   write_table(by_kind(pointers({mutation})), write);
   if (options.verbose) {
     write("\n");

@@ -16,9 +16,17 @@ def test_every_mutant_of_a_right_file_is_explained(run, files):
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "explained  right.json  42 mutants: 31 killed, 11 equivalent, 0 not proved"
-    assert lines[1] == "  at dp 2, 1 micro-batch; the schedule itself: right for every dp, with the number of micro-batches of the file"
+    assert lines[1] == "  at dp 2, 1 micro-batch, as in the file; the schedule itself: right for every dp, with the number of micro-batches of the file"
     assert lines[3].split() == "mutants killed symbolic parametric other sizes equivalent not proved values replicas 8 %".split()
     assert [line.split()[0] for line in lines[4:7]] == ["dropped", "doubled", "moved"]
+
+
+def test_it_starts_with_the_sizes_of_the_file_unless_they_are_large(run, files):
+    right = json.loads((files / "right.json").read_text())
+    for dp, at in ((5, "dp 5, 1 micro-batch, as in the file"), (17, "dp 2, 1 micro-batch")):
+        right["layout"] = {"dp": dp}
+        (files / "sized.json").write_text(json.dumps(right))
+        assert run("mutate", "sized.json").stdout.splitlines()[1].startswith(f"  at {at}; the schedule itself: ")
 
 
 def test_each_mutant_runs_again_from_its_file(run, files):
