@@ -225,6 +225,18 @@ bool is_counted(const std::string& name, const Reading& reading) {
   return found != reading.batch.tokens_of_use.end() && found->second.kind == Batch::Tokens::Kind::list;
 }
 
+/// Each NAME of `tokens.NAME` in an expression, and where it begins.
+template <class Found>
+void each_tokens_name(const std::string& text, const Found& found) {
+  constexpr std::string_view word = "tokens.";
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const std::size_t begin = at + word.size();
+    std::size_t end = begin;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_')) ++end;
+    found(text.substr(begin, end - begin), begin);
+  }
+}
+
 }  // namespace
 
 void check_use(const std::string& use, const Place& place, Reading& reading) {
@@ -236,18 +248,26 @@ void check_use(const std::string& use, const Place& place, Reading& reading) {
 }
 
 void check_tokens_of_uses(const Json& value, Reading& reading) {
-  const std::string& text = value.text();
-  constexpr std::string_view word = "tokens.";
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    const std::size_t begin = at + word.size();
-    std::size_t end = begin;
-    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_')) ++end;
-    const std::string name = text.substr(begin, end - begin);
+  each_tokens_name(value.text(), [&](const std::string& name, std::size_t begin) {
     if (is_counted(name, reading)) {
       reading.counted.insert(name);
     } else {
-      check_use(name, inside_string(value, begin, end - begin), reading);
+      check_use(name, inside_string(value, begin, name.size()), reading);
     }
+  });
+}
+
+void note_counts_before_edits(const Json& steps, Reading& reading) {
+  if (steps.is_string()) {
+    each_tokens_name(steps.text(), [&](const std::string& name, std::size_t) {
+      if (is_counted(name, reading)) reading.counted_before_edits.insert(name);
+    });
+  }
+  if (steps.is_array()) {
+    for (const Json& item : steps.items()) note_counts_before_edits(item, reading);
+  }
+  if (steps.is_object()) {
+    for (const Json::Member& member : steps.members()) note_counts_before_edits(member.value, reading);
   }
 }
 
@@ -276,9 +296,22 @@ void check_counts(const Json& batch, Reading& reading) {
   const Json* tokens = batch.find("tokens");
   if (tokens == nullptr || !reading.parameters_known) return;
   for (const Json::Member& member : tokens->members()) {
-    if (is_counted(member.key, reading) && member.key != "main" && !reading.counted.contains(member.key))
+    if (is_counted(member.key, reading) && member.key != "main" && !reading.counted.contains(member.key) &&
+        !reading.counted_before_edits.contains(member.key))
       check_use(member.key, key_place(member), reading);
   }
+}
+
+Json batch_after_edits(const Json& batch, const Reading& reading) {
+  const Json* tokens = batch.find("tokens");
+  if (tokens == nullptr || !tokens->is_object()) return batch;
+  Json left = *tokens;
+  for (const std::string& name : reading.counted_before_edits) {
+    if (!reading.counted.contains(name) && !reading.uses.contains(name)) left.remove(name);
+  }
+  Json result = batch;
+  result.set("tokens", left);
+  return result;
 }
 
 }  // namespace lockstep::scenario

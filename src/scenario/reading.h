@@ -25,6 +25,7 @@ struct Reading {
   Batch batch;
   std::set<std::string> uses;                   ///< of all parameters
   std::set<std::string> counted;                ///< lists of tokens of other names that factors or losses ask for
+  std::set<std::string> counted_before_edits;   ///< that factors ask for before edits
   bool parameters_known = false;                ///< the parameters had no mistake
   std::optional<Preset> preset;                 ///< where one was expanded without a mistake
   bool keep_sizes = false;                      ///< numbers that a framework derives from sizes stay expressions
@@ -76,8 +77,13 @@ void check_use(const std::string& use, const Place& place, Reading& reading);
 void check_tokens_of_uses(const Json& value, Reading& reading);
 /// The uses that a batch names, but for lists of tokens of other names.
 void check_uses(const Json& batch, Reading& reading);
-/// Adds a mistake for each list of tokens of a name that neither a parameter nor an expression has.
+/// Adds a mistake for each list of tokens of a name that neither a parameter nor an expression has, before edits or
+/// after them.
 void check_counts(const Json& batch, Reading& reading);
+/// What these steps ask for, which edits may change.
+void note_counts_before_edits(const Json& steps, Reading& reading);
+/// Without the lists for which nothing asks any more.
+Json batch_after_edits(const Json& batch, const Reading& reading);
 
 std::optional<Expression> read_expression(const Json& value, const ExpressionUse& use, Reading& reading);
 Over read_over(const Json& value, Reading& reading);

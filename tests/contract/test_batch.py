@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section "batch" of the scenario format."""
 
+import copy
+
 from contract_program import (
     W,
     assert_held,
@@ -12,6 +14,7 @@ from contract_program import (
     named,
     parameter,
     scenario,
+    show,
     step,
     verdicts,
 )
@@ -141,6 +144,22 @@ def test_tokens_of_a_name_that_no_parameter_has_count_what_factors_and_losses_as
     assert "ranks" in message(join("1 / sum(tokens.ranks, dp, micro_batch)", {**batch, "loss": "sum", "tokens": batch["tokens"]["main"]}))
     assert "ranks" in message(join("1 / dp", {**batch, "loss": "sum"}))
     assert messages(scenario([step("b", "backward", uses=["ranks"]), SUM], layout={"dp": 2}, batch=batch))
+
+
+def test_an_edit_may_take_away_what_asked_for_a_list_of_tokens():
+    """The list stays in the file; what `show --resolved` prints has it no more, and reads back."""
+    batch = {"steps": 2, "micro_batches": 1, "loss": "token_mean",
+             "tokens": {"main": [[[[3]], [[5]]], [[[2]], [[0]]]], "ranks": [[[[1]], [[1]]], [[[1]], [[0]]]]}}
+    steps = [step("zero", "zero"), backward(), SUM, step("mean", "scale", by="1 / sum(tokens.ranks, dp, micro_batch)")]
+    wrong = scenario(steps, layout={"dp": 2}, batch=batch)
+    edited = copy.deepcopy(wrong)
+    edited["schedule"]["edits"] = [{"set": "mean", "by": "1 / sum(tokens, dp, micro_batch)"}]
+    dropped = copy.deepcopy(wrong)
+    dropped["schedule"]["edits"] = [{"drop": "mean"}]
+    assert verdicts(wrong, edited, dropped) == ["mismatch", "match", "mismatch"]
+    resolved = show(edited, "--resolved")
+    assert list(resolved["batch"]["tokens"]) == ["main"]
+    assert verdicts(resolved) == ["match"]
 
 
 def test_a_piece_of_0_tokens_has_no_contribution_but_counts_in_the_means():
