@@ -60,6 +60,34 @@ std::multiset<std::pair<std::string, std::set<int>>> contributions(const Schedul
   return result;
 }
 
+/// Parameters that are one tensor in one of the models, and several copies in the other, by the first name.
+std::set<std::string> tied_in_one(const Model& one, const Model& other) {
+  const auto by_name = [](const Model& model) {
+    std::map<std::string, std::pair<const Logical*, bool>> found;  // and whether there are copies
+    for (const Logical& logical : model.logicals()) {
+      const Logical& original = model.logicals()[at(logical.original)];
+      auto& [first, copied] = found[original.name];
+      first = &original;
+      copied = copied || &original != &logical;
+    }
+    return found;
+  };
+  const auto here = by_name(one), there = by_name(other);
+  std::set<std::string> names;
+  for (const auto& [name, found] : here) {
+    const auto same = there.find(name);
+    if (same != there.end() && same->second.second != found.second &&
+        same->second.first->uses.size() == found.first->uses.size())
+      names.insert(name);
+  }
+  return names;
+}
+
+/// "a copy of "w"", or "a parameter of its own".
+std::string role(const Logical& logical, const std::string& original) {
+  return original == logical.name ? "a parameter of its own" : fmt::format("a copy of \"{}\"", original);
+}
+
 }  // namespace
 
 std::vector<std::string> Correspondence::apart() {
@@ -101,22 +129,30 @@ void Correspondence::compare_parameters(std::vector<std::string>& reasons) {
   std::map<std::string, int> by_name;
   const std::vector<Logical>& others = after_.model.logicals();
   for (std::size_t i = 0; i < others.size(); ++i) by_name.emplace(others[i].name, static_cast<int>(i));
+  const std::set<std::string> lost = tied_in_one(before_.model, after_.model);
+  constexpr const char *one_tensor = "one tensor", *several = "several tensors";
   std::set<int> met;
   for (std::size_t i = 0; i < before_.model.logicals().size(); ++i) {
     const Logical& old_one = before_.model.logicals()[i];
+    const std::string& old_name = before_.model.logicals()[at(old_one.original)].name;
     const auto found = by_name.find(old_one.name);
     logical_after_.push_back(found == by_name.end() ? -1 : found->second);
     if (found == by_name.end()) {
-      reasons.push_back(fmt::format("Only the old one has parameter \"{}\".", old_one.name));
+      if (!lost.contains(old_name))
+        reasons.push_back(fmt::format("Only the old one has parameter \"{}\".", old_one.name));
       continue;
     }
     met.insert(found->second);
     const Logical& new_one = others[at(found->second)];
-    const std::string &old_name = before_.model.logicals()[at(old_one.original)].name,
-                      &new_name = others[at(new_one.original)].name;
+    const std::string& new_name = others[at(new_one.original)].name;
     if (old_name != new_name)
-      reasons.push_back(fmt::format("Parameter \"{}\" is a copy of \"{}\" in the old one and of \"{}\" in the new one.",
-                                    old_one.name, old_name, new_name));
+      reasons.push_back(fmt::format("Parameter \"{}\" is {} in the old one and {} in the new one.", old_one.name,
+                                    role(old_one, old_name), role(new_one, new_name)));
+    else if (lost.contains(old_one.name))
+      reasons.push_back(
+          fmt::format("Parameter \"{}\" and what is tied to it are {} in the old one, and {} in the new one.",
+                      old_one.name, before_.model.copies(static_cast<int>(i)).size() > 1 ? several : one_tensor,
+                      before_.model.copies(static_cast<int>(i)).size() > 1 ? one_tensor : several));
     else if (old_one.shape != new_one.shape || old_one.frozen != new_one.frozen ||
              old_one.uses.size() != new_one.uses.size() || !placed_alike(static_cast<int>(i), found->second))
       reasons.push_back(fmt::format("Parameter \"{}\" has another shape, place or use in the new one.", old_one.name));
@@ -125,7 +161,7 @@ void Correspondence::compare_parameters(std::vector<std::string>& reasons) {
           "Parameter \"{}\" gets its gradients from other losses or micro-batches in the new one.", old_one.name));
   }
   for (std::size_t i = 0; i < others.size(); ++i) {
-    if (met.count(static_cast<int>(i)) == 0)
+    if (met.count(static_cast<int>(i)) == 0 && !lost.contains(others[at(others[i].original)].name))
       reasons.push_back(fmt::format("Only the new one has parameter \"{}\".", others[i].name));
   }
   if (reasons.empty() && !held_alike())

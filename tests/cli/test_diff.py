@@ -293,3 +293,17 @@ def test_an_extraction_from_standard_input(run, tmp_path):
     with open(old, encoding="utf-8") as file:
         result = run("diff", "-", new, stdin=file)
     assert result.returncode == 1 and result.stdout.startswith(f"other gradients  <stdin> → {new}\n"), result.stderr
+
+
+def test_a_lost_tie_is_told_as_such_whichever_is_the_old_one(run, tmp_path):
+    files = {}
+    for kind, more in (("one tensor", {}), ("several tensors", {"copy": "head"})):
+        files[kind] = str(tmp_path / f"{len(more)}.json")
+        tied = [{"name": "w", "shape": [8], "tied": "words"}, {"name": "head", "shape": [8], "tied": "words", **more}]
+        (tmp_path / f"{len(more)}.json").write_text(json.dumps(
+            {"lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": tied}, "batch": {"micro_batches": 1},
+             "schedule": {"steps": [BACKWARD, mean()]}}))
+    for old, new in (("one tensor", "several tensors"), ("several tensors", "one tensor")):
+        result = run("diff", files[old], files[new])
+        assert result.returncode == 2
+        assert result.stdout.splitlines()[1:] == [f'  Parameter "w" and what is tied to it are {old} in the old one, and {new} in the new one.']
