@@ -32,8 +32,10 @@ class NormJudge {
   NormFindings run() {
     for (const ExtractedProgram& program : extraction_.details) {
       for (const ExtractedResult& result : program.results) {
-        if (result.step == step_ && !program.squares.empty())
-          results_[{&program, extraction_.regions[at(result.region)].parameter}].push_back(&result);
+        if (result.step != step_) continue;
+        const int parameter = extraction_.regions[at(result.region)].parameter;
+        if (result.content < 0) without_gradient_[parameter].push_back(&result);
+        if (!program.squares.empty()) results_[{&program, parameter}].push_back(&result);
       }
       std::size_t number = 0;
       for (const ExtractedNorm& norm : program.norms) {
@@ -130,11 +132,27 @@ class NormJudge {
           parts[square.parameter][{result->region, result->first, result->elements}] += term.coefficient;
       }
     }
+    // What has no gradient adds nothing to a norm, whether it is counted or not.
+    for (auto& [parameter, own] : parts) {
+      for (const ExtractedResult* result : without_gradient_[parameter]) {
+        const RegionPart part{result->region, result->first, result->elements};
+        if (std::none_of(own.begin(), own.end(), [&](const auto& other) { return may_overlap(part, other.first); }))
+          own.emplace(part, 1);
+      }
+    }
     Miscounts counts;
     for (const auto& [parameter, own] : parts) {
       if (!count(parameter, own, counts)) return {{}, "parts of a parameter are too many to compare"};
     }
     return {counts, ""};
+  }
+
+  bool may_overlap(const RegionPart& one, const RegionPart& other) const {
+    const auto &begin = extraction_.regions[at(one.region)].begin,
+               &begin_of_other = extraction_.regions[at(other.region)].begin;
+    if (one.region != other.region && !(begin && begin_of_other)) return true;
+    const std::int64_t first = one.first + begin.value_or(0), first_of_other = other.first + begin_of_other.value_or(0);
+    return first < first_of_other + other.elements && first_of_other < first + one.elements;
   }
 
   /// Cuts the parts of a parameter where others begin and end. False where they cannot be compared.
@@ -181,7 +199,8 @@ class NormJudge {
   std::vector<Clip> clips_;
   /// Of the step, by program and parameter.
   std::map<std::pair<const ExtractedProgram*, int>, std::vector<const ExtractedResult*>> results_;
-  std::map<int, std::pair<Miscounts, std::string>> by_form_;  // of a clip; a reason where nobody knows
+  std::map<int, std::vector<const ExtractedResult*>> without_gradient_;  // by parameter
+  std::map<int, std::pair<Miscounts, std::string>> by_form_;             // of a clip; a reason where nobody knows
   NormFindings found_;
 };
 

@@ -187,7 +187,8 @@ class MeetingCheck {
     const ProgramCall& own = call(i);
     if (own.output < 0) return "";
     const std::int64_t taken = programs_.of(ranks_[i]).sources[at(own.output)].elements, all = brought(i);
-    if (taken == all) return "";
+    const bool is_given_nothing = own.op == ProgramOp::gather && at(own.root) != i;
+    if (taken == all || (taken == 0 && is_given_nothing)) return "";
     return fmt::format("rank {} takes {} of it, and it brings {}", ranks_[i], counted(taken, "element"), all);
   }
 

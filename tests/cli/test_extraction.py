@@ -92,6 +92,20 @@ def test_hybrid_shards(run, tmp_path):
     assert set(whats(report)) == {"the share of dp_replicate 1 is missing", "the share of dp_replicate 0 is missing"}
 
 
+def test_a_gather_brings_nothing_to_those_that_are_not_its_root(run, tmp_path):
+    """The root adds up what it has gathered, and scatters the mean."""
+    programs = []
+    for rank in (0, 1):
+        own = Program((rank, rank + 1)).parameter("weight", 4)
+        part = own.contribution("weight")
+        gathered = own.call("gather", 4, [[0, 4, [["1/2", part, 0]]]], 8 * rank, root=1)
+        mean = [["1", gathered, 0], ["1", gathered, 4]]
+        scattered = own.call("scatter", 8 * rank, [[0, 4, mean], [4, 4, mean]] if rank else [], 4, root=1)
+        programs.append(own.result("weight", [[0, 4, [["1", scattered, 0]]]]).step().end())
+    report = checked(run, tmp_path, *programs, status=0)
+    assert report["verdict"] == "match"
+
+
 def test_a_gradient_that_is_gathered(run, tmp_path):
     def program(rank):
         own = Program((rank, rank + 1))

@@ -55,6 +55,22 @@ def test_a_parameter_that_is_left_out_is_told(run, tmp_path):
     assert found(checked(run, tmp_path, replicas((0, 2), left_out=["bias"]))) == [("leaves out elements", ["bias"], [0, 1])]
 
 
+def test_what_has_no_gradient_need_not_be_counted(run, tmp_path):
+    """A bias that no pass used, on all ranks, or on the half that one of two ranks owns."""
+    program = Program((0, 2)).parameter("weight", 8).parameter("bias", 3)
+    source = program.contribution("weight")
+    reduced = program.call("all_reduce", 8, [[0, 8, [["1/2", source, 0]]]], 8, reduce="sum", group={"axes": ["dp"]})
+    program.norm(["1", program.square("weight"), 0])
+    program.result("weight", [[0, 8, [["1", reduced, 0]]]]).result("bias", None)
+    assert found(checked(run, tmp_path, program.step().end(), status=0)) == []
+    halves = []
+    for rank in (0, 1):
+        own = Program((rank, rank + 1)).parameter("weight", 8, pieces=[{"range": [4 * rank, 4 * rank + 4]}])
+        own.result("weight", None)
+        halves.append(own.norm().step().end())
+    assert found(checked(run, tmp_path, *halves, status=0)) == []
+
+
 def shards(rank, over=True, whole=False):
     """A reduce-scatter, and the norm of each rank's own half, summed or not; one may have the squares of all."""
     program = Program((rank, rank + 1)).parameter("weight", 8, pieces=[{"range": [0, 8]}, {"range": [4 * rank, 4 * rank + 4]}])
