@@ -23,7 +23,7 @@ def test_every_mutant_of_a_right_file_is_explained(run, files):
 
 def test_it_starts_with_the_sizes_of_the_file_unless_they_are_large(run, files):
     right = json.loads((files / "right.json").read_text())
-    for dp, at in ((5, "dp 5, 1 micro-batch, as in the file"), (17, "dp 2, 1 micro-batch")):
+    for dp, at in ((5, "dp 5, 1 micro-batch, as in the file"), (17, "dp 2, 1 micro-batch"), ("any", "dp 2, 1 micro-batch")):
         right["layout"] = {"dp": dp}
         (files / "sized.json").write_text(json.dumps(right))
         assert run("mutate", "sized.json").stdout.splitlines()[1].startswith(f"  at {at}; the schedule itself: ")
