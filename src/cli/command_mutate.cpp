@@ -123,7 +123,9 @@ class Mutations {
       options.progress = [&](std::int64_t done, std::int64_t all) {
         show(file, 100 * done / std::max<std::int64_t>(all, 1));
       };
-    return diagnosis::mutate(result.scenario, options);
+    diagnosis::Mutation mutation = diagnosis::mutate(result.scenario, options);
+    mutation.as_in_file = mutation.as_in_file && result.written == nullptr;  // else the file says "any"
+    return mutation;
   }
 
   void show(const std::string& file, std::int64_t percent) {

@@ -14,7 +14,6 @@
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/shrink.h"
-#include "src/scenario/open_sizes.h"
 
 namespace lockstep::diagnosis {
 
@@ -151,9 +150,7 @@ SmallScenario small_scenario(const std::shared_ptr<const Scenario>& scenario) {
       }
     }
   }
-  // What is "any" has the size of the first layout that was read.
-  small.as_in_file =
-      small.scenario == scenario && scenario->layout.any.empty() && !scenario::has_any_micro_batches(*scenario);
+  small.as_in_file = small.scenario == scenario;
   small.sizes = describe(small.axes, small.micro_batches > 0 ? small.micro_batches : own_count);
   return small;
 }
