@@ -47,16 +47,25 @@ LOCKSTEP_HOST_DEVICE constexpr std::uint64_t stretch_key(std::uint64_t key, std:
   return splitmix(key, stretch);
 }
 
-/// The generator's number for an element: `key` is that of its stretch, `low` the low half of its global index.
-LOCKSTEP_HOST_DEVICE inline std::int32_t generated(std::uint64_t key, int bits, std::uint32_t low) {
+/// The generator's draw for an element: `key` is that of its stretch, `low` the low half of its global index.
+LOCKSTEP_HOST_DEVICE inline std::uint32_t generated_draw(std::uint64_t key, std::uint32_t low) {
   std::uint32_t x = low * 0x9E3779B1u + static_cast<std::uint32_t>(key);
   x ^= x >> 16;
-  x = (x * 0x21F0AAADu) ^ static_cast<std::uint32_t>(key >> 32);
-  x ^= x >> 15;
+  x *= 0x21F0AAADu;
+  // x ^= high; x ^= x >> 15, with what the key alone has part in made once
+  const auto high = static_cast<std::uint32_t>(key >> 32);
+  x ^= (x >> 15) ^ (high ^ high >> 15);
   x *= 0x735A2D97u;
-  x ^= x >> 15;
-  const auto magnitude = static_cast<std::int32_t>(bits == 0 ? 1u : (x >> (32 - bits)) + 1u);
-  return (x & 1u) != 0 ? -magnitude : magnitude;
+  return x ^ x >> 15;
+}
+/// The size of the number that a draw stands for; it is negative where the draw is odd.
+LOCKSTEP_HOST_DEVICE inline std::int32_t generated_size(std::uint32_t draw, int bits) {
+  return static_cast<std::int32_t>(std::uint64_t{draw} >> (32 - bits)) + 1;
+}
+LOCKSTEP_HOST_DEVICE inline std::int32_t generated(std::uint64_t key, int bits, std::uint32_t low) {
+  const std::uint32_t draw = generated_draw(key, low);
+  const std::int32_t size = generated_size(draw, bits);
+  return (draw & 1u) != 0 ? -size : size;
 }
 
 /// The same as a residue, from the key itself and the whole global index.
@@ -79,6 +88,36 @@ LOCKSTEP_HOST_DEVICE inline float float_of(std::uint32_t bits) {
   float value = 0;
   memcpy(&value, &bits, sizeof(value));
   return value;
+}
+
+/// The generator's number as a float, of which the sign is one bit. With at most 23 bits its size needs no conversion:
+/// with these bits of the draw behind the pattern of 2^23, a float is by them above it.
+template <int most_bits>
+LOCKSTEP_HOST_DEVICE float generated_float(std::uint64_t key, int bits, std::uint32_t low) {
+  const std::uint32_t draw = generated_draw(key, low);
+  float size = 0;
+  if constexpr (most_bits <= 23) {
+    const std::uint64_t above = std::uint64_t{0x4B000000u >> bits} << 32;
+    size = float_of(static_cast<std::uint32_t>((above | draw) >> (32 - bits))) - 8388607.0f;
+  } else {
+    size = static_cast<float>(generated_size(draw, bits));
+  }
+  return float_of(bits_of(size) ^ draw << 31);
+}
+
+/// The inverse of a power of two whose inverse is a number too, 0 of others: to multiply by it is to divide, and a GPU
+/// divides in many steps.
+LOCKSTEP_HOST_DEVICE inline float exact_inverse(float value) {
+  const std::uint32_t bits = bits_of(value), exponent = bits >> 23;
+  return (bits & 0x7FFFFFu) == 0 && exponent > 0 && exponent < 254 ? float_of((254u << 23) - bits) : 0;
+}
+LOCKSTEP_HOST_DEVICE inline double exact_inverse(double value) {
+  const std::uint64_t bits = bits_of(value), exponent = bits >> 52;
+  if ((bits & 0xFFFFFFFFFFFFFu) != 0 || exponent == 0 || exponent >= 2046) return 0;
+  const std::uint64_t of_inverse = (std::uint64_t{2046} << 52) - bits;
+  double inverse = 0;
+  memcpy(&inverse, &of_inverse, sizeof(inverse));
+  return inverse;
 }
 
 /// The pattern of a bfloat16; `lost` is set where the value is none.

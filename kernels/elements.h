@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/numbers.h"
+#include "kernels/patterns.h"
 
 // What an instruction does to the elements of one pack: the same whether the buffers lie in the memory of the GPU, and
 // a kernel runs one instruction over all packs, or in that of a block, and a thread takes its packs through all of
 // them.
 
 namespace lockstep::kernels {
-
-/// `width` elements that are read or written at once.
-template <class Element, unsigned width>
-struct alignas(width * sizeof(Element) > 16 ? 16 : width * sizeof(Element)) Together {
-  Element at[width];
-};
 
 template <unsigned width_>
 struct Width {
@@ -28,7 +22,7 @@ struct Buffers {
   Stored* base = nullptr;
   std::uint64_t stride = 0;  ///< elements from one slot to the next; a multiple of a pack
   std::uint64_t shift = 0;
-  bool lost = false;  ///< a value was stored that 16 bits cannot hold
+  std::uint32_t lost = 0;  ///< not 0: a value was stored that 16 bits cannot hold
 
   LOCKSTEP_HOST_DEVICE Stored* at(std::uint32_t slot, std::uint64_t place) const {
     return base + slot * stride + (place - shift);
@@ -44,13 +38,12 @@ struct Buffers {
   }
   template <unsigned width>
   LOCKSTEP_HOST_DEVICE void load(std::uint32_t slot, std::uint64_t place, Value (&values)[width]) const {
-    const Together<Stored, width> stored = read<width>(slot, place);
-    for (unsigned i = 0; i < width; ++i) values[i] = Number<Stored>::load(stored.at[i]);
+    load_values(read<width>(slot, place), values);
   }
   template <unsigned width>
   LOCKSTEP_HOST_DEVICE void store(std::uint32_t slot, std::uint64_t place, const Value (&values)[width]) {
     Together<Stored, width> stored;
-    for (unsigned i = 0; i < width; ++i) stored.at[i] = Number<Stored>::store(values[i], lost);
+    store_values(stored, values, lost);
     write<width>(slot, place, stored);
   }
 };
@@ -88,6 +81,21 @@ LOCKSTEP_HOST_DEVICE void over_pack(const Span* spans, std::uint64_t count, std:
     LOCKSTEP_ROLLED
     for (std::uint64_t place = begin; place < end; ++place) work(Width<1>{}, span, place);
   }
+}
+
+/// The same for several packs, `step` places from one to the next. A span that has all of them is looked up once.
+template <unsigned width, class Work>
+LOCKSTEP_HOST_DEVICE void over_packs(const Span* spans, std::uint64_t count, std::uint64_t first, unsigned packs,
+                                     unsigned step, std::uint64_t& guess, const Work& work) {
+  const std::uint64_t found = find_span(spans, count, first, guess);
+  if (found < count && spans[found].begin <= first && spans[found].end >= first + (packs - 1) * step + width) {
+    const Span span = spans[found];
+    LOCKSTEP_ROLLED
+    for (unsigned i = 0; i < packs; ++i) work(Width<width>{}, span, first + i * step);
+    return;
+  }
+  LOCKSTEP_ROLLED
+  for (unsigned i = 0; i < packs; ++i) over_pack<width>(spans, count, first + i * step, guess, work);
 }
 
 template <class Stored, unsigned width>
@@ -136,7 +144,7 @@ LOCKSTEP_HOST_DEVICE void meet(const Instruction& instruction, const Tables& tab
     const auto stored = buffers.template read<width>(
         slots[instruction.received == Received::owner ? span.what : instruction.root], place);
     return for_each_receiver(instruction, slots, span,
-                             [&](std::uint32_t slot) { buffers.template write<width>(slot, place, stored); });
+                             [&](std::uint32_t slot) { write_pack(buffers.at(slot, place), stored); });
   }
   Value values[width];
   buffers.template load<width>(slots[0], place, values);
@@ -145,11 +153,10 @@ LOCKSTEP_HOST_DEVICE void meet(const Instruction& instruction, const Tables& tab
     buffers.template load<width>(slots[member], place, others);
     for (unsigned i = 0; i < width; ++i) values[i] = Number<Stored>::plus(values[i], others[i]);
   }
+  Number<Stored>::multiply(values, instruction.factor);
   Together<Stored, width> sum;
-  for (unsigned i = 0; i < width; ++i)
-    sum.at[i] = Number<Stored>::store(Number<Stored>::times(values[i], instruction.factor), buffers.lost);
-  for_each_receiver(instruction, slots, span,
-                    [&](std::uint32_t slot) { buffers.template write<width>(slot, place, sum); });
+  store_values(sum, values, buffers.lost);
+  for_each_receiver(instruction, slots, span, [&](std::uint32_t slot) { write_pack(buffers.at(slot, place), sum); });
 }
 
 /// The instructions that add up nothing.
@@ -178,7 +185,7 @@ LOCKSTEP_HOST_DEVICE void change(const Instruction& instruction, const Tables& t
     Value values[width] = {};
     if constexpr (kind == Kind::scale) {
       buffers.template load<width>(instruction.target, place, values);
-      for (unsigned i = 0; i < width; ++i) values[i] = Number<Stored>::times(values[i], instruction.factor);
+      Number<Stored>::multiply(values, instruction.factor);
     } else if constexpr (kind == Kind::accumulate) {
       Value more[width];
       buffers.template load<width>(instruction.target, place, values);

@@ -5,12 +5,18 @@
 
 namespace lockstep::kernels {
 
-/// The memory of a block in which each thread takes a pack of each slot through a program.
-constexpr std::uint64_t fused_bytes(std::uint64_t slots, std::uint64_t results, unsigned threads) {
-  return sizeof(HashKeys<4>) + (results + results % 2) * sizeof(std::uint64_t) + slots * threads * 16;
+/// The memory of a block that holds so many packs of each slot.
+constexpr std::uint64_t fused_bytes(std::uint64_t slots, std::uint64_t results, unsigned packs) {
+  return sizeof(HashKeys<4>) + (results + results % 2) * sizeof(std::uint64_t) + slots * packs * 16;
+}
+/// Threads of a block that holds so many packs. A thread takes several, for which an instruction is read and what a
+/// check adds up is joined once.
+constexpr unsigned fused_threads(unsigned packs) {
+  constexpr unsigned each = 2;
+  return packs > each * warp ? packs / each : warp;
 }
 
-/// A whole program in one go: a thread takes a pack of each buffer through all instructions, in the memory of its
+/// A whole program in one go: a thread takes some packs of each buffer through all instructions, in the memory of its
 /// block. Only for programs in which an element never leaves its place.
 template <class Stored>
 struct FusedKernel {
@@ -24,6 +30,7 @@ struct FusedKernel {
   std::uint64_t end = 0;  ///< behind the last place
   std::uint64_t result_count = 0;
   std::uint64_t* results = nullptr;
+  unsigned packs = 0;  ///< that a block holds; a multiple of its threads
 
   template <int phase>
   LOCKSTEP_HOST_DEVICE void run(const GridPlace& place, unsigned char* memory, Local&) const {
@@ -46,70 +53,74 @@ struct FusedKernel {
 
   LOCKSTEP_HOST_DEVICE void replay(const GridPlace& place, const HashKeys<width>& keys, std::uint64_t* sums,
                                    Stored* data) const {
-    Buffers<Stored> buffers{data, std::uint64_t{place.threads} * width};
+    Buffers<Stored> buffers{data, std::uint64_t{packs} * width};
     // All threads of a warp go round equally often, as they add up together.
-    for (std::uint64_t at = place.index() - place.thread; at * width < end; at += place.count()) {
-      const std::uint64_t first = (at + place.thread) * width;
-      const bool works = first < end;
-      buffers.shift = first - std::uint64_t{place.thread} * width;
+    for (std::uint64_t at = std::uint64_t{place.block} * packs; at * width < end;
+         at += std::uint64_t{place.blocks} * packs) {
+      buffers.shift = at * width;
       const typename Number<Stored>::Value nothing[width] = {};
-      for (std::uint32_t slot = 0; slot < slots; ++slot) buffers.template store<width>(slot, first, nothing);
-      for (std::uint64_t i = 0; i < count; ++i) perform(instructions[i], place, works, first, keys, sums, buffers);
+      for (std::uint32_t slot = 0; slot < slots; ++slot) {
+        for (unsigned i = place.thread; i < packs; i += place.threads)
+          buffers.template store<width>(slot, buffers.shift + std::uint64_t{i} * width, nothing);
+      }
+      for (std::uint64_t i = 0; i < count; ++i)
+        perform(instructions[i], place, (at + place.thread) * width, keys, sums, buffers);
     }
-    if (buffers.lost) add_atomically(sums + lost_result, 1);
+    if (buffers.lost != 0) add_atomically(sums + lost_result, 1);
   }
 
-  LOCKSTEP_HOST_DEVICE void perform(const Instruction& instruction, const GridPlace& place, bool works,
-                                    std::uint64_t first, const HashKeys<width>& keys, std::uint64_t* sums,
-                                    Buffers<Stored>& buffers) const {
+  LOCKSTEP_HOST_DEVICE void perform(const Instruction& instruction, const GridPlace& place, std::uint64_t first,
+                                    const HashKeys<width>& keys, std::uint64_t* sums, Buffers<Stored>& buffers) const {
     switch (instruction.kind) {
       case Kind::generate:
-        return change_pack<Kind::generate>(instruction, works, first, buffers);
+        return change_packs<Kind::generate>(instruction, place, first, buffers);
       case Kind::reference:
-        return change_pack<Kind::reference>(instruction, works, first, buffers);
+        return change_packs<Kind::reference>(instruction, place, first, buffers);
       case Kind::scale:
-        return change_pack<Kind::scale>(instruction, works, first, buffers);
+        return change_packs<Kind::scale>(instruction, place, first, buffers);
       case Kind::zero:
-        return change_pack<Kind::zero>(instruction, works, first, buffers);
+        return change_packs<Kind::zero>(instruction, place, first, buffers);
       case Kind::copy:
-        return change_pack<Kind::copy>(instruction, works, first, buffers);
+        return change_packs<Kind::copy>(instruction, place, first, buffers);
       case Kind::accumulate:
-        return change_pack<Kind::accumulate>(instruction, works, first, buffers);
+        return change_packs<Kind::accumulate>(instruction, place, first, buffers);
       case Kind::collective:
-        return change_pack<Kind::collective>(instruction, works, first, buffers);
+        return change_packs<Kind::collective>(instruction, place, first, buffers);
       case Kind::move:  // never in such a program
         return;
       case Kind::check:
-        return check_pack<Kind::check>(instruction, place, works, first, keys, sums, buffers);
+        return check_packs<Kind::check>(instruction, place, first, keys, sums, buffers);
       case Kind::hash:
-        return check_pack<Kind::hash>(instruction, place, works, first, keys, sums, buffers);
+        return check_packs<Kind::hash>(instruction, place, first, keys, sums, buffers);
     }
   }
 
   template <Kind kind>
-  LOCKSTEP_HOST_DEVICE void check_pack(const Instruction& instruction, const GridPlace& place, bool works,
-                                       std::uint64_t first, const HashKeys<width>& keys, std::uint64_t* sums,
-                                       const Buffers<Stored>& buffers) const {
+  LOCKSTEP_HOST_DEVICE void check_packs(const Instruction& instruction, const GridPlace& place, std::uint64_t first,
+                                        const HashKeys<width>& keys, std::uint64_t* sums,
+                                        const Buffers<Stored>& buffers) const {
     CheckSum<Stored, kind> sum;
-    std::uint64_t guess = 0;
-    if (works) {
-      over_pack<width>(tables.spans + instruction.first_span, instruction.spans, first, guess,
-                       [&](auto part, const Span& span, std::uint64_t begin_of_part) {
-                         sum.template add<decltype(part)::width>(instruction, keys, buffers, span, begin_of_part);
-                       });
-    }
+    over_own(instruction, place, first, [&](auto part, const Span& span, std::uint64_t from) {
+      sum.template add<decltype(part)::width>(instruction, keys, buffers, span, from);
+    });
     sum.add_to(place, instruction, sums + instruction.result);
   }
 
   template <Kind kind>
-  LOCKSTEP_HOST_DEVICE void change_pack(const Instruction& instruction, bool works, std::uint64_t first,
-                                        Buffers<Stored>& buffers) const {
-    if (!works) return;
+  LOCKSTEP_HOST_DEVICE void change_packs(const Instruction& instruction, const GridPlace& place, std::uint64_t first,
+                                         Buffers<Stored>& buffers) const {
+    over_own(instruction, place, first, [&](auto part, const Span& span, std::uint64_t from) {
+      change<Stored, kind, decltype(part)::width>(instruction, tables, buffers, span, from);
+    });
+  }
+
+  /// Calls work for the packs of a thread; places behind the last one are in no span.
+  template <class Work>
+  LOCKSTEP_HOST_DEVICE void over_own(const Instruction& instruction, const GridPlace& place, std::uint64_t first,
+                                     const Work& work) const {
     std::uint64_t guess = 0;
-    over_pack<width>(tables.spans + instruction.first_span, instruction.spans, first, guess,
-                     [&](auto part, const Span& span, std::uint64_t begin_of_part) {
-                       change<Stored, kind, decltype(part)::width>(instruction, tables, buffers, span, begin_of_part);
-                     });
+    over_packs<width>(tables.spans + instruction.first_span, instruction.spans, first, packs / place.threads,
+                      place.threads * width, guess, work);
   }
 };
 

@@ -24,18 +24,32 @@ struct Residue {
 template <class Stored>
 inline constexpr unsigned pack = 16 / sizeof(Stored);
 
-/// Real: the type in which sums and products are exact. Whole: holds the reference before its unit.
-template <class Real, class Whole_>
+/// Real: the type in which sums and products are exact. Whole: holds the reference before its unit. The generator's
+/// numbers have no more bits than the significand of what is stored.
+template <class Real, class Whole_, int significand_bits>
 struct RealNumber {
   using Value = Real;
   using Whole = Whole_;
   LOCKSTEP_HOST_DEVICE static Value plus(Value a, Value b) { return a + b; }
-  LOCKSTEP_HOST_DEVICE static Value times(Value value, const Factor& factor) {
-    return value * static_cast<Value>(factor.multiply) / static_cast<Value>(factor.divide);
+  template <unsigned width>
+  LOCKSTEP_HOST_DEVICE static void multiply(Value (&values)[width], const Factor& factor) {
+    const auto by = static_cast<Value>(factor.multiply), divide = static_cast<Value>(factor.divide);
+    const Value inverse = exact_inverse(divide);
+    if (inverse != 0) {
+      LOCKSTEP_UNROLLED
+      for (unsigned i = 0; i < width; ++i) values[i] = values[i] * by * inverse;
+    } else {
+      LOCKSTEP_UNROLLED
+      for (unsigned i = 0; i < width; ++i) values[i] = values[i] * by / divide;
+    }
   }
   LOCKSTEP_HOST_DEVICE static Value contribution(const Addend& term, int bits, std::uint64_t global) {
-    return static_cast<Value>(term.multiply) *
-           static_cast<Value>(generated(term.key, bits, static_cast<std::uint32_t>(global)));
+    const auto low = static_cast<std::uint32_t>(global);
+    if constexpr (std::is_same_v<Value, float>) {
+      return static_cast<Value>(term.multiply) * generated_float<significand_bits>(term.key, bits, low);
+    } else {
+      return static_cast<Value>(term.multiply) * static_cast<Value>(generated(term.key, bits, low));
+    }
   }
   // The reference: whole numbers, and a unit at the end.
   LOCKSTEP_HOST_DEVICE static void add_expected(Whole& sum, const Addend& term, int bits, std::uint64_t global) {
@@ -50,7 +64,7 @@ template <class Stored>
 struct Number;
 
 template <>
-struct Number<float> : RealNumber<float, std::int32_t> {
+struct Number<float> : RealNumber<float, std::int32_t, 24> {
   static constexpr Domain domain = Domain::float32;
   LOCKSTEP_HOST_DEVICE static Value load(float stored) { return stored; }
   LOCKSTEP_HOST_DEVICE static float store(Value value, bool&) { return value; }
@@ -58,7 +72,7 @@ struct Number<float> : RealNumber<float, std::int32_t> {
 };
 
 template <>
-struct Number<double> : RealNumber<double, std::int64_t> {
+struct Number<double> : RealNumber<double, std::int64_t, 53> {
   static constexpr Domain domain = Domain::float64;
   LOCKSTEP_HOST_DEVICE static Value load(double stored) { return stored; }
   LOCKSTEP_HOST_DEVICE static double store(Value value, bool&) { return value; }
@@ -68,7 +82,7 @@ struct Number<double> : RealNumber<double, std::int64_t> {
 };
 
 template <>
-struct Number<Bfloat16> : RealNumber<float, std::int32_t> {
+struct Number<Bfloat16> : RealNumber<float, std::int32_t, 8> {
   static constexpr Domain domain = Domain::bfloat16;
   LOCKSTEP_HOST_DEVICE static Value load(Bfloat16 stored) { return float_of(std::uint32_t{stored.bits} << 16); }
   LOCKSTEP_HOST_DEVICE static Bfloat16 store(Value value, bool& lost) { return {to_bfloat16(value, lost)}; }
@@ -78,7 +92,7 @@ struct Number<Bfloat16> : RealNumber<float, std::int32_t> {
 };
 
 template <>
-struct Number<Float16> : RealNumber<float, std::int32_t> {
+struct Number<Float16> : RealNumber<float, std::int32_t, 11> {
   static constexpr Domain domain = Domain::float16;
   LOCKSTEP_HOST_DEVICE static Value load(Float16 stored) { return from_float16(stored.bits); }
   LOCKSTEP_HOST_DEVICE static Float16 store(Value value, bool& lost) { return {to_float16(value, lost)}; }
@@ -96,8 +110,9 @@ struct Number<Residue> {
   LOCKSTEP_HOST_DEVICE static Residue store(Value value, bool&) { return {value}; }
   LOCKSTEP_HOST_DEVICE static std::uint64_t pattern(Residue stored) { return stored.value; }
   LOCKSTEP_HOST_DEVICE static Value plus(Value a, Value b) { return add61(a, b); }
-  LOCKSTEP_HOST_DEVICE static Value times(Value value, const Factor& factor) {
-    return multiply61(value, factor.residue);
+  template <unsigned width>
+  LOCKSTEP_HOST_DEVICE static void multiply(Value (&values)[width], const Factor& factor) {
+    for (unsigned i = 0; i < width; ++i) values[i] = multiply61(values[i], factor.residue);
   }
   LOCKSTEP_HOST_DEVICE static Value contribution(const Addend& term, int, std::uint64_t global) {
     return multiply61(generated_residue(term.key, global), term.residue);

@@ -150,6 +150,7 @@ class Roofline {
     Instruction together = whole<Stored>(part);
     together.members = ranks;
     change<Stored, Kind::collective>("all-reduce of 8, " + type, 2 * gibibyte, together, parts, part);
+    fill<Stored>(two, tables, elements);
     check<Stored, Kind::hash>("hash, " + type, gibibyte, whole<Stored>(elements), tables, elements);
     check<Stored, Kind::check>("compare and hash, " + type, 2 * gibibyte, two, tables, elements);
     const Tables odd{on_gpu(std::vector<Span>{{0, elements, 1}}), tables.terms, tables.members};
@@ -162,6 +163,17 @@ class Roofline {
     instruction.kind = kind;
     const StepArguments<Stored> arguments{instruction, tables, static_cast<Stored*>(data_), stride, results_};
     row(name, bytes, [&] { launch(ChangeKernel<Stored, kind>{arguments}, most_threads, 0); });
+  }
+
+  /// Both buffers of an instruction get the same numbers: zeros would be kinder than what is hashed in earnest.
+  template <class Stored>
+  void fill(Instruction instruction, const Tables& tables, std::uint64_t stride) {
+    for (const std::uint32_t target : {instruction.target, instruction.from}) {
+      instruction.target = target;
+      const StepArguments<Stored> arguments{instruction, tables, static_cast<Stored*>(data_), stride, results_};
+      launch(ChangeKernel<Stored, Kind::zero>{arguments}, most_threads, 0);
+      launch(ChangeKernel<Stored, Kind::generate>{arguments}, most_threads, 0);
+    }
   }
 
   template <class Stored, Kind kind>
@@ -215,12 +227,13 @@ class Roofline {
       for (const Instruction& instruction : program)
         perform<Stored>({instruction, tables, static_cast<Stored*>(data_), elements, results_});
     });
-    const FusedKernel<Stored> kernel{on_gpu(program), program.size(), tables,  ranks + 1,
-                                     elements,        result_count,   results_};
     lockstep::device::GpuFacts facts;
     facts.block_memory = properties_.sharedMemPerBlockOptin;
-    const unsigned threads = lockstep::device::fused_threads(facts, ranks + 1, result_count);
-    const double seconds = measure([&] { launch(kernel, threads, fused_bytes(ranks + 1, result_count, threads)); });
+    const unsigned packs = lockstep::device::fused_packs(facts, ranks + 1, result_count);
+    const FusedKernel<Stored> kernel{on_gpu(program), program.size(), tables,   ranks + 1,
+                                     elements,        result_count,   results_, packs};
+    const double seconds =
+        measure([&] { launch(kernel, fused_threads(packs), fused_bytes(ranks + 1, result_count, packs)); });
     std::printf("%-30s %10s %10.3f   %.2f billion elements of 8 ranks through %zu steps each second\n",
                 ("fused, " + type).c_str(), "none", seconds * 1e3, static_cast<double>(elements) / seconds / 1e9,
                 program.size());

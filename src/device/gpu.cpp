@@ -5,13 +5,13 @@
 
 namespace lockstep::device {
 
-unsigned fused_threads(const GpuFacts& facts, std::uint64_t slots, std::uint64_t results) {
+unsigned fused_packs(const GpuFacts& facts, std::uint64_t slots, std::uint64_t results) {
   unsigned best = 0;
   std::uint64_t most = 0;
-  for (const unsigned threads : {256u, 128u, 64u, 32u}) {
-    const std::uint64_t together = facts.block_memory / kernels::fused_bytes(slots, results, threads) * threads;
+  for (const unsigned packs : {256u, 128u, 64u, 32u}) {
+    const std::uint64_t together = facts.block_memory / kernels::fused_bytes(slots, results, packs) * packs;
     if (together <= most) continue;
-    best = threads;
+    best = packs;
     most = together;
   }
   return best;

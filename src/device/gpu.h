@@ -81,7 +81,7 @@ class Gpu {
   virtual void download(void* to, const void* from, std::uint64_t bytes) = 0;
   /// One instruction on all places.
   virtual void perform(kernels::Domain domain, const kernels::Instruction& instruction, const GpuBuffers& buffers) = 0;
-  /// A whole program in one launch, its buffers in the memory of blocks of threads: fused_threads() > 0.
+  /// A whole program in one launch, its buffers in the memory of blocks of threads: fused_packs() > 0.
   virtual void perform_fused(kernels::Domain domain, const GpuProgramRun& run) = 0;
   /// The stream of what is launched from here on; at first 0.
   virtual void use_stream(unsigned stream) = 0;
@@ -95,9 +95,9 @@ class Gpu {
   virtual void describe(const std::string& what) = 0;
 };
 
-/// Threads of a block with which most run at once, where each takes a pack of `slots` buffers into the memory of its
-/// block; 0 where not even the fewest fit.
-unsigned fused_threads(const GpuFacts& facts, std::uint64_t slots, std::uint64_t results);
+/// Packs of each of `slots` buffers that the memory of a block holds, so that most are in the memory of all blocks that
+/// run at once; 0 where not even the fewest fit.
+unsigned fused_packs(const GpuFacts& facts, std::uint64_t slots, std::uint64_t results);
 
 /// What the module that speaks CUDA exports: opens a GPU, counted from 0.
 using OpenGpu = Gpu*(int number);

@@ -67,11 +67,11 @@ GpuReplay::Found GpuReplay::run(const numeric::Plan& plan, const numeric::Replay
 
 numeric::Findings GpuReplay::replay(const numeric::Plan& plan, const numeric::ReplayOptions& options,
                                     const Intervals& elements, std::int64_t most, const StreamOrder& order) {
-  constexpr unsigned enough_threads = 128;
+  constexpr unsigned enough_packs = 128;
   const GpuLayout layout(plan);
-  const unsigned threads = can_be_fused(plan) ? fused_threads(gpu_.facts(), layout.slots(), layout.results()) : 0;
+  const unsigned packs = can_be_fused(plan) ? fused_packs(gpu_.facts(), layout.slots(), layout.results()) : 0;
   Ways ways;
-  if (threads > 0) ways.fused = threads < enough_threads ? Fused::at_both_ends : Fused::always;
+  if (packs > 0) ways.fused = packs < enough_packs ? Fused::at_both_ends : Fused::always;
   ways.on_streams = order.is_asynchronous() ? 1 : 0;
   const Found found = run(plan, options, elements, most, order, ways);
   const bool lost = found.in_order[kernels::lost_result] != 0;  // as often as values are stored, which differs

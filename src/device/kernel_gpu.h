@@ -104,21 +104,20 @@ class KernelGpu final : public Gpu {
   template <class Stored, kernels::Kind kind>
   void change(const kernels::StepArguments<Stored>& arguments) {
     const std::uint64_t places = arguments.instruction.end - arguments.instruction.begin;
-    const std::uint64_t packs = places / kernels::pack<Stored> + 2;
-    launcher_.launch(kernels::ChangeKernel<Stored, kind>{arguments}, blocks_for(packs), threads, 0);
+    using Kernel = kernels::ChangeKernel<Stored, kind>;
+    launcher_.launch(Kernel{arguments}, blocks_for(Kernel::threads_for(places)), threads, 0);
   }
 
   template <class Stored, kernels::Kind kind>
   void check(const kernels::StepArguments<Stored>& arguments) {
     using Kernel = kernels::CheckKernel<Stored, kind>;
     const std::uint64_t places = arguments.instruction.end - arguments.instruction.begin;
-    const std::uint64_t stretches = places / kernels::hash_block + 2;
-    launcher_.launch(Kernel{arguments}, blocks_for(stretches * kernels::warp), threads, Kernel::shared_bytes);
+    launcher_.launch(Kernel{arguments}, blocks_for(Kernel::threads_for(places)), threads, Kernel::shared_bytes);
   }
 
   template <class Stored>
   void fuse_as(const GpuProgramRun& run) {
-    const unsigned together = fused_threads(facts(), run.slots, run.result_count);
+    const unsigned together = fused_packs(facts(), run.slots, run.result_count);
     if (together == 0) throw std::logic_error("a program that does not fit into the memory of a block");
     const std::uint64_t shared_bytes = kernels::fused_bytes(run.slots, run.result_count, together);
     const std::uint64_t resident =
@@ -126,8 +125,8 @@ class KernelGpu final : public Gpu {
     const std::uint64_t packs = (run.places + kernels::pack<Stored> - 1) / kernels::pack<Stored>;
     const std::uint64_t blocks = std::min((packs + together - 1) / together, resident);
     launcher_.launch(kernels::FusedKernel<Stored>{run.instructions, run.count, run.tables, run.slots, run.places,
-                                                  run.result_count, run.results},
-                     static_cast<unsigned>(blocks), together, shared_bytes);
+                                                  run.result_count, run.results, together},
+                     static_cast<unsigned>(blocks), kernels::fused_threads(together), shared_bytes);
   }
 
   Launcher launcher_;

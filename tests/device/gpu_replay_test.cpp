@@ -59,7 +59,9 @@ TEST_CASE("stretches of elements with gaps between them are replayed in every ki
   }
 }
 
-TEST_CASE("with few threads in a block the first and the last block of elements alone are replayed in one kernel") {
+TEST_CASE(
+    "with few packs in the memory of a block the first and the last block of elements alone are replayed in one "
+    "kernel") {
   Step mean = collective(Op::all_reduce, "mean", Axis::dp);
   Schedule built = schedule_of(dp(2), {parameter("w", {5000})}, {backwards(), mean}, 1, 2);
   built.batch.loss_of_use["main"].kind = Loss::Kind::sum;
@@ -73,10 +75,10 @@ TEST_CASE("with few threads in a block the first and the last block of elements 
   REQUIRE(bind(plan, {options.arithmetic, Rational(1), options.bits, 4}));
   const Findings expected = replay(built.model, plan, options, {{0, 5000}}, 512);
   const device::GpuLayout layout(plan);
-  const auto fused_launches = [&](unsigned threads) {
-    const device::GpuFacts facts = host_facts(1 << 28, kernels::fused_bytes(layout.slots(), layout.results(), threads));
-    REQUIRE(device::fused_threads(facts, layout.slots(), layout.results()) == threads);
-    HostGpu gpu(facts, threads);
+  const auto fused_launches = [&](unsigned packs) {
+    const device::GpuFacts facts = host_facts(1 << 28, kernels::fused_bytes(layout.slots(), layout.results(), packs));
+    REQUIRE(device::fused_packs(facts, layout.slots(), layout.results()) == packs);
+    HostGpu gpu(facts, packs);
     device::GpuReplay on_gpu(gpu, built.model, 4096);
     const Findings found = on_gpu.replay(plan, options, {{0, 5000}}, 512);
     check_same(found, expected);
@@ -138,11 +140,11 @@ TEST_CASE("a block that is cut for several processes has room in the memory that
   CHECK(longer > 0);
 }
 
-TEST_CASE("as many threads share the memory of a block as it has room for") {
+TEST_CASE("the memory of a block holds as many packs as it has room for") {
   const device::GpuFacts facts = host_facts(1 << 20, 100'000);
-  CHECK(device::fused_threads(facts, 4, 11) == 256);
-  const unsigned some = device::fused_threads(facts, 40, 401);
+  CHECK(device::fused_packs(facts, 4, 11) == 256);
+  const unsigned some = device::fused_packs(facts, 40, 401);
   CHECK(some > 0);
   CHECK(kernels::fused_bytes(40, 401, some) <= 100'000);
-  CHECK(device::fused_threads(facts, 1000, 11) == 0);
+  CHECK(device::fused_packs(facts, 1000, 11) == 0);
 }

@@ -2,6 +2,7 @@
 #include "kernels/arithmetic.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
@@ -41,12 +42,31 @@ TEST_CASE("the generator for one element is that for vectors") {
       for (int bits = 0; bits <= numeric::max_generator_bits; ++bits) {
         std::int32_t number = 0;
         numeric::generate(key, bits, index, 1, &number);
-        REQUIRE(generated(stretch_key(key, index >> 32), bits, static_cast<std::uint32_t>(index)) == number);
+        const std::uint64_t of_stretch = stretch_key(key, index >> 32);
+        const auto low = static_cast<std::uint32_t>(index);
+        REQUIRE(generated(of_stretch, bits, low) == number);
+        if (bits <= 23) REQUIRE(generated_float<23>(of_stretch, bits, low) == static_cast<float>(number));
+        REQUIRE(generated_float<24>(of_stretch, bits, low) == static_cast<float>(number));
       }
       std::uint64_t residue = 0;
       numeric::generate_residues(key, index, 1, &residue);
       REQUIRE(generated_residue(key, index) == residue);
     }
+  }
+}
+
+TEST_CASE("powers of two have an exact inverse, and nothing else") {
+  for (int power = -1000; power <= 1000; ++power)
+    REQUIRE(exact_inverse(std::ldexp(1.0, power)) == std::ldexp(1.0, -power));
+  for (int power = -120; power <= 120; ++power)
+    REQUIRE(exact_inverse(std::ldexp(1.0f, power)) == std::ldexp(1.0f, -power));
+  for (const double other : {0.0, -2.0, 3.0, 1.5, std::ldexp(1.0, -1074), std::ldexp(1.0, 1023),
+                             std::nextafter(4.0, 5.0), std::numeric_limits<double>::infinity()}) {
+    REQUIRE(exact_inverse(other) == 0);
+  }
+  for (const float other : {0.0f, -2.0f, 3.0f, 1.5f, std::ldexp(1.0f, -149), std::ldexp(1.0f, 127),
+                            std::numeric_limits<float>::infinity()}) {
+    REQUIRE(exact_inverse(other) == 0);
   }
 }
 
