@@ -229,7 +229,7 @@ class Tests:
             if reached.exists():
                 test.reaches = {int(line) for line in reached.read_text().split()}
             if isinstance(test, PythonTest) and (folder := test.files[0].parent.name) in OUTER:
-                test.reaches = {id for id in test.reaches if folder in self.outer_of[id]}
+                test.reaches = {id for id in test.reaches if folder in self.outer_of.get(id, ())}  # not those that are spare
         return None
 
     def stages(self, mutant):
