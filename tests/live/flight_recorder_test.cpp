@@ -66,6 +66,16 @@ TEST_CASE("a call that is over on one rank was made by all only where it waits f
   }
 }
 
+TEST_CASE("a group in which nobody called anything stands with its ranks") {
+  const FlightResult result = result_of({{entry(0, 1)}, {entry(0, 1)}, {entry(0, 1)}});
+  CHECK(result.verdict() == PieceVerdict::right);
+  REQUIRE(result.groups.size() == 2);
+  CHECK(result.groups[1].name == "1");
+  CHECK(result.groups[1].ranks == std::vector<int>{0, 1});
+  CHECK(result.groups[1].members_known);
+  CHECK(result.groups[1].last == 0);
+}
+
 TEST_CASE("a dump that one group shows to be early is early for all groups") {
   const std::string pair = entry(2, 1, "broadcast", "completed", "1");
   const FlightResult early = result_of({{entry(0, 1), entry(1, 2), pair}, {entry(0, 1)}});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a capture says that it does not know is never judged.
 #include <algorithm>
+#include <array>
 
 #include "lockstep/diagnostic.h"
 #include "lockstep/live.h"
@@ -274,6 +275,9 @@ TEST_CASE("a parameter whose optimizer does not step waits, with its gradient or
     REQUIRE(result.findings.size() == 1);
     CHECK(result.findings[0].what ==
           "every contribution came with 1 where 1/2 was expected: uniform factor 2, invisible to Adam");
+    const std::array<const char*, 3> formulas = {"g0.0 + g0.1 + g0.2 + g1.0 + g1.1 + g1.2", "g0.1 + g0.2 + g1.1 + g1.2",
+                                                 "g0 + g1"};
+    CHECK(result.pieces.back().formula == formulas[static_cast<std::size_t>(since)]);
     CHECK(result.pieces.back().coefficients.size() == static_cast<std::size_t>(6 - 2 * since));
     for (const RecoveredCoefficient& one : result.pieces.back().coefficients) CHECK(one.expected == Rational(1, 2));
   }

@@ -21,6 +21,7 @@ struct Tensor {
   std::vector<std::pair<std::int64_t, int>> pieces;  // where one ends, and whose it is; -1: all ranks'
   int group = 0;
   std::vector<int> holders = {0, 1, 2, 3};  // ranks whose backward yields a gradient
+  std::string shape = "600";
 };
 
 /// One optimizer step of two micro-batches.
@@ -59,7 +60,7 @@ struct Parts {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       std::vector<std::int64_t> cuts = {0};
       for (const auto& [end, owner] : tensors[i].pieces) cuts.push_back(end);
-      writer.parameter(static_cast<int>(i), tensors[i].name, 600, cuts, tensors[i].group);
+      writer.parameter(static_cast<int>(i), tensors[i].name, 600, cuts, tensors[i].group, tensors[i].shape);
     }
     for (int rank = 0; rank < world(); ++rank) {
       for (int m = 0; m < 2; ++m) {
@@ -299,6 +300,16 @@ TEST_CASE("a reduce-scatter after the last micro-batch alone needs no other buff
   const RecordedRun recorded = run.recorded();
   CHECK(recorded.unmet.empty());
   CHECK(words(recorded) == begin + scatter + " over=\"dp\" reduce=\"avg\" " + geometry("\"rows\""));
+}
+
+TEST_CASE("slices that end within a row are not cut by rows") {
+  Parts run(2);
+  run.settings.adapter = "megatron";
+  run.tensors = {{"a", {{300, 0}, {600, 1}}, 0, {0, 1}, "3,200"}};
+  run.lines = at_the_end({call("reduce_scatter", ranks(2), 600, "null", "0", "avg")});
+  const RecordedRun recorded = run.recorded();
+  CHECK(recorded.unmet.empty());
+  CHECK(words(recorded) == begin + scatter + " over=\"dp\" reduce=\"avg\" " + geometry("\"parameter\""));
 }
 
 TEST_CASE("what is reduced whole after a reduce-scatter has its stale elements as well") {

@@ -24,6 +24,7 @@ struct Pair {
   std::function<double(int id, int rank, int micro_batch)> backward = [](int, int, int) { return 1.0; };
   std::function<double(int id, int owner, int rank)> synchronized;
   std::vector<std::string> names = {"first", "last"};
+  std::vector<std::string> alone;  ///< parameters that the reference has besides
   std::function<double(int id)> magnitude = [](int) { return 1.0; };
   double error = 0;       ///< relative, of every element that backward yields
   int micro_batches = 1;  ///< of the reference
@@ -68,6 +69,7 @@ struct Pair {
     for (int rank = 0; rank < world; ++rank) run.step(rank, 0, 2, tokens);
     run.finish();
     RunWriter one(other.path(), single);
+    for (std::size_t i = 0; i < alone.size(); ++i) one.parameter(static_cast<int>(names.size() + i), alone[i], 1);
     for (int id = 0; id < 2; ++id) {
       one.parameter(id, names[static_cast<std::size_t>(id)], static_cast<int>(size));
       std::vector<double> result(size);
@@ -280,6 +282,10 @@ TEST_CASE("losses, tokens, steps and names that do not fit are told") {
   CHECK(has(result.gaps, "lost is in the reference alone."));
   CHECK(result.verdict() == PieceVerdict::undecided);
   CHECK(result.reference->parameters.size() == 1);
+
+  both = pair();
+  both.alone = {"a", "b", "c", "d", "e", "f", "g", "h"};
+  CHECK(has(both.verified().gaps, "a, b, c, d, e, f and 2 more are in the reference alone."));
 
   both = pair();
   both.ended = false;

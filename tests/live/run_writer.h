@@ -82,6 +82,7 @@ class RunWriter {
     Dtype dtype = Dtype::float32;  ///< of contributions
     Dtype result_dtype = Dtype::float32;
     bool collectives = false;  ///< they are recorded, with the gradients that they carry
+    std::string adapter = "ddp";
   };
   RunWriter(std::string folder, Settings settings) : folder_(std::move(folder)), settings_(std::move(settings)) {
     int world = 1;
@@ -98,10 +99,10 @@ class RunWriter {
     for (int rank = 0; rank < world; ++rank) {
       line(
           rank,
-          R"({{"event":"run","lockstep_capture":1,"rank":{},"world":{},"adapter":"ddp","versions":{{"lockstep":"0.1.0"}},)"
+          R"({{"event":"run","lockstep_capture":1,"rank":{},"world":{},"adapter":"{}","versions":{{"lockstep":"0.1.0"}},)"
           R"("sums":{},"seed":0,"mesh":{{"axes":[{}],"sizes":[{}],"ranks":[{}]}},"data_axes":[{}],"loss":{},"collectives":{}}})",
-          rank, world, settings_.sums, fmt::join(axes_, ","), fmt::join(sizes, ","), fmt::join(all, ","),
-          fmt::join(data, ","), settings_.loss, settings_.collectives);
+          rank, world, settings_.adapter, settings_.sums, fmt::join(axes_, ","), fmt::join(sizes, ","),
+          fmt::join(all, ","), fmt::join(data, ","), settings_.loss, settings_.collectives);
     }
   }
 
@@ -112,9 +113,9 @@ class RunWriter {
     ranks_[static_cast<std::size_t>(rank)].text += fmt::format(format, std::forward<Arguments>(arguments)...) + "\n";
   }
 
-  /// On every rank; `cuts`: where pieces begin and end; `group`: of the optimizer's.
+  /// On every rank; `cuts`: where pieces begin and end; `group`: of the optimizer's; `shape`: where it has rows.
   void parameter(int id, const std::string& name, std::int64_t numel, std::vector<std::int64_t> cuts = {},
-                 int group = 0) {
+                 int group = 0, const std::string& shape = "") {
     if (cuts.empty()) cuts = {0, numel};
     std::string pieces;
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i)
@@ -123,7 +124,8 @@ class RunWriter {
       line(rank,
            R"({{"event":"parameter","id":{},"name":"{}","shape":[{}],"dtype":"float32","frozen":false,"aliases":[],)"
            R"({}"placed":[{}],"pieces":[{}]}})",
-           id, name, numel, group == 0 ? "" : fmt::format(R"("group":{},)", group), fmt::join(axes_, ","), pieces);
+           id, name, shape.empty() ? fmt::format("{}", numel) : shape,
+           group == 0 ? "" : fmt::format(R"("group":{},)", group), fmt::join(axes_, ","), pieces);
   }
 
   void contribution(int rank, int step, int micro_batch, int id, int piece, const std::vector<double>& values,

@@ -24,6 +24,7 @@ TEST_CASE("vectors are added, taken from each other and looked at element by ele
   add(sum, {10, 20});
   CHECK(sum == Vector{11, 22});
   CHECK(difference(sum, {1, 2}) == Vector{10, 20});
+  CHECK(difference({11, 22, 33}, {1, 2, 3}) == Vector{10, 20, 30});
   CHECK(scaled(sum, -2) == Vector{-22, -44});
   CHECK(energy(sum) == 605);
   CHECK(largest({1, -3, 2}) == 3);

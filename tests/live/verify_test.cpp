@@ -504,7 +504,7 @@ TEST_CASE("where no other parameter helps, the mistakes that are made everywhere
 }
 
 TEST_CASE("rounding to 16 bits on the way is undecided, and right where a reduction of that type was recorded") {
-  const auto written = [](bool recorded) {
+  const auto written = [](const std::string& reduction) {
     const Folder folder;
     test::RunWriter writer(folder.path(), {});
     writer.parameter(0, "weight", 3000);
@@ -513,10 +513,8 @@ TEST_CASE("rounding to 16 bits on the way is undecided, and right where a reduct
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = test::rounded(0.5 * (a[i] + b[i]), Dtype::bfloat16);
     for (int rank = 0; rank < 2; ++rank) {
       writer.contribution(rank, 0, 0, 0, 0, rank == 0 ? a : b);
-      if (recorded)
-        writer.line(
-            rank,
-            R"({{"event":"collective","step":0,"op":"all_reduce","group":[0,1],"elements":1,"dtype":"bfloat16"}})");
+      writer.line(rank, R"({{"event":"collective","step":0,"op":"{}","group":[0,1],"elements":1,"dtype":"bfloat16"}})",
+                  reduction);
       writer.result(rank, 0, 0, 0, sum);
       writer.step(rank, 0, 1);
       // What is issued after the last step begins no other.
@@ -526,9 +524,11 @@ TEST_CASE("rounding to 16 bits on the way is undecided, and right where a reduct
     writer.finish();
     return verify_run(folder.path());
   };
-  CHECK(written(true).verdict() == PieceVerdict::right);
-  CHECK(written(true).steps == std::vector<int>{0});
-  const VerifyResult undecided = written(false);
+  for (const char* reduction : {"all_reduce", "reduce_scatter"}) {
+    CHECK(written(reduction).verdict() == PieceVerdict::right);
+    CHECK(written(reduction).steps == std::vector<int>{0});
+  }
+  const VerifyResult undecided = written("all_gather");
   CHECK(undecided.verdict() == PieceVerdict::undecided);
   CHECK(undecided.findings.at(0).what ==
         "the coefficients are right within noise, and the noise is more than the recorded types leave");

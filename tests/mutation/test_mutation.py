@@ -31,6 +31,24 @@ int main() {
 }
 """
 
+AWAITING = """\
+#include <coroutine>
+struct Done {
+  struct promise_type {
+    Done get_return_object() { return {}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() {}
+  };
+};
+std::suspend_never wait(int a, int b) { return {}; }
+Done waits(int x, int y) {
+  co_await wait(x, y);
+  wait(y, x);
+}
+"""
+
 FIND = """
 import dataclasses, json, pathlib, sys
 sys.path.insert(0, sys.argv[1])
@@ -149,6 +167,12 @@ def test_each_kind_of_break_is_found_where_it_stands(mutated):
         (10, "swapped arguments", "limit(1, 5)", "limit(5, 1)"),
     } <= breaks
     assert not any(m["line"] in (1, 2, 3) for m in found)
+
+
+def test_both_ways_of_a_call_do_not_stand_where_one_is_awaited(tmp_path):
+    (tmp_path / "small.cpp").write_text(AWAITING)
+    found, _ = run(FIND, tmp_path)
+    assert [m["old"] for m in found if m["kind"] == "swapped arguments"] == ["wait(y, x)"]
 
 
 def test_a_word_that_may_stand_elsewhere_is_described_with_its_line(mutated):

@@ -246,3 +246,20 @@ TEST_CASE("what cannot be followed is named by its step", "[parametric]") {
   CHECK(some.proof().limits.back().step == "some");
   CHECK(some.proof().limits.back().why == "not all ranks of a group reach it with the same parameters");
 }
+
+TEST_CASE("a proof that cannot be evaluated at some sizes names the step", "[parametric]") {
+  const std::string steps = R"([
+    { "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/tokens" } ] },
+    { "name": "cut", "op": "reduce_scatter", "over": "cp" },
+    { "name": "cut_again", "op": "reduce_scatter", "over": "dp", "on": "owned" } ])";
+  const Prover prover(
+      read_text(scenario_text(R"({ "cp": 2, "dp": 3 })", R"([ { "name": "weight", "shape": [64] } ])", steps, "{}")));
+  CHECK(prover.proof().limits.empty());
+  Sizes sizes;
+  sizes.axes[Axis::dp] = 5;
+  const std::optional<ParametricResult> result = prover.at(sizes);
+  REQUIRE(result);
+  CHECK(result->verdict == ParametricResult::Verdict::undecided);
+  CHECK(result->undecided_step == "cut_again");
+  CHECK(result->why == "who owns which part of an owned part is not followed where it matters");
+}

@@ -150,6 +150,9 @@ TEST_CASE("what is cut into pieces goes along axes of as many ranks, and rows go
   CHECK(failure(R"("tp": 2, "dp": 2, "ep": 2, "etp": 1, "sequence_parallel": true)", moe,
                 R"({ "set": "moe.dispatch_backward", "over": "dp" })")
             .find("rows in moe.dispatch_backward") != std::string::npos);
+  CHECK(failure(R"("tp": 2, "dp": 2, "ep": 2, "etp": 2, "sequence_parallel": true)", moe,
+                R"({ "set": "moe.reduce_to_etp_backward", "over": "dp" })") ==
+        "rank 3 gets 3, 5 rows in moe.reduce_to_etp_backward from the ranks of its group, and has room for 5, 5");
 }
 
 TEST_CASE("a layer cannot start with the weights of one of another make") {

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from folders import DECIDE, all_folders, folder_of
+from tests import OUTER_OF
 
 HERE = Path(__file__).resolve().parent
 REASONS, FIGURES = HERE / "reasons.txt", HERE / "figures.json"
@@ -36,13 +37,13 @@ decided; they have no goal. {unmeasured}
 ## How it was measured
 
 - `tools/mutate --write` writes this page, and renews in it the folders that `--folder` names. The same sources, tests and seed give the
-  same mutants of a folder, whatever other folders are measured: a header that a test includes has none.{dropped} {seeds}
+  same mutants of a folder, whatever other folders are measured: a header that a test includes has none.{dropped} {seeds} A row stands for the sources and tests as they were when its folder was measured.
 - All mutants are compiled into one set of programs, in which an environment variable chooses one. Clang's syntax tree says where
   they can stand: another comparison, logical or arithmetic operator, another assignment, a constant one more or less, a negated
   condition, a lost sign, two swapped arguments of one type, a lower bound for an upper one, a missing statement. Left out is what
-  only costs time or memory, or reports a broken invariant.
+  only costs time or memory, or reports a broken invariant, and swapped arguments of what a coroutine awaits, which GCC 12 compiles wrongly.
 - The tests: every Catch2 program, 200 random scenarios against the oracle (`tests/oracle`), every scenario that takes less than a
-  second, and each file of {inner}. What has no goal meets {outer} as well. Files that take more than {longest} s of
+  second, and each file of {inner}. What has no goal meets {outer} as well{outer_of}. Files that take more than {longest} s of
   processor time are left out. Without a mutant each test ran once, to see which mutants it reaches and how much time it takes; a mutant then
   met the tests that reach it, the cheapest first.
 - A mutant is caught when a test fails, crashes, or takes four times the processor time that it takes otherwise, and 10 s at least.{believed}
@@ -185,6 +186,15 @@ def beside_text(figures, reasons):
     return "".join(f" With seed {seed}, for whose mutants no test was written, it is {listed(of)}." for seed, of in sorted(seeds.items()))
 
 
+def outer_of_text():
+    """Which folders that have a goal meet some of those tests as well."""
+    meeting = {}
+    for folder, met in OUTER_OF.items():
+        if met:
+            meeting.setdefault(met, []).append(folder)
+    return "".join(f", and mutants of {code_list(of)} meet {code_list(f'tests/{name}' for name in met)}" for met, of in meeting.items())
+
+
 def page(figures, reasons, inner, outer, longest):
     """The text of docs/mutation.md."""
     rows = folder_rows(figures, reasons)
@@ -214,7 +224,7 @@ def page(figures, reasons, inner, outer, longest):
         + (f" Mutants of {code_list(drawn_before)} were drawn in an earlier way: that seed draws others there now." if drawn_before else ""),
         believed=f" {believed} of the survivors did not meet every test (--believe, or the time was over)." if believed else "",
         dropped=f" Of all that were drawn {dropped} did not compile, and the next took their place." if dropped else "",
-        inner=code_list(f"tests/{name}" for name in inner), outer=code_list(f"tests/{name}" for name in outer), longest=longest,
+        inner=code_list(f"tests/{name}" for name in inner), outer_of=outer_of_text(), outer=code_list(f"tests/{name}" for name in outer), longest=longest,
         catchers=", ".join(f"{name} {count}" for name, count in catchers.most_common()),
         hung=f"{hung} of them hung." if hung else "None hung.",
         survivors="\n".join(survivors) or "None.")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # What is wrong here can be told as right: these have a goal. The others read, write and show, or run what these have checked.
-DECIDE = ("base", "mesh", "expression", "model", "schedule", "scenario", "symbolic", "symbolic/parametric", "numeric", "diagnosis")
+DECIDE = ("base", "mesh", "expression", "model", "schedule", "scenario", "symbolic", "symbolic/parametric", "numeric", "diagnosis",
+          "transformer", "live")
 # Folders below folders that are counted by themselves.
 OWN = ("symbolic/parametric",)
 

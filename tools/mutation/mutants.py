@@ -111,7 +111,16 @@ class Finder:
                 for other in table[operator]:
                     self.replace(kind, cursor, f"{self.of(left)} {other} {self.of(right)}")
 
+    def is_awaited(self, cursor):
+        """GCC 12 makes the temporaries of both sides of a conditional that a `co_await` waits for, and so moves from what is
+        moved in the side that is not chosen."""
+        begin, end = cursor.extent.start.offset, cursor.extent.end.offset
+        statement = max(self.text.rfind(edge, 0, begin) for edge in (b";", b"{", b"}"))
+        return b"co_await" in self.text[statement + 1 : self.text.find(b";", end)]
+
     def call(self, cursor):
+        if self.is_awaited(cursor):
+            return
         arguments = [a for a in cursor.get_arguments() if a is not None and a.extent.start.offset < a.extent.end.offset]
         for a, b in zip(arguments, arguments[1:]):
             if a.type.get_canonical().spelling != b.type.get_canonical().spelling or self.of(a) == self.of(b):

@@ -15,9 +15,11 @@ from folders import DECIDE, folder_of, library_of
 MEMORY_LIMIT = 6 << 30
 # Folders of tests/ that run the program. These ask what it computes, and every mutant meets those files that reach it; of tests/scenarios,
 # ScenarioTest is the part that runs the engines. Others ask about options, reports and captured runs; a mutant of what decides is reached by
-# all of them and would take minutes to survive, so these are for the other folders.
+# all of them and would take minutes to survive, so these are for the other folders. Few of them look at captured
+# runs, extractions and the engine of real transformers, and hardly a file of INNER does.
 INNER = ("contract", "oracle", "proof")
 OUTER = ("cli", "frameworks", "launcher", "python")
+OUTER_OF = dict.fromkeys(DECIDE, ()) | dict.fromkeys(("transformer", "live"), ("cli",))
 # Seconds. A program that hangs is ended by the processor time it takes, which a busy machine does not change; one that
 # waits without taking any, by the time on the clock.
 LEAST_PROCESSOR_LIMIT = 10
@@ -187,9 +189,9 @@ class Tests:
         # The program is without completion and manual pages, which are written where it was built.
         programs = link([program.name for program in sorted((build / "bin").glob("test_*"))] + ["lockstep_cli"])
         self.unit = [UnitTest(out / "bin" / name, build) for name in programs if name != "lockstep_cli"]
-        self.has_no_goal = {mutant.id for mutant in chosen if folder_of(mutant.file) not in DECIDE}
-        folders = INNER + OUTER if self.has_no_goal else INNER
-        files = [file for folder in folders for file in sorted((root / "tests" / folder).glob("test_*.py"))]
+        self.outer_of = {mutant.id: OUTER_OF.get(folder_of(mutant.file), OUTER) for mutant in chosen}
+        outer = [folder for folder in OUTER if any(folder in of_mutant for of_mutant in self.outer_of.values())]
+        files = [file for folder in (*INNER, *outer) for file in sorted((root / "tests" / folder).glob("test_*.py"))]
         scenarios = [file for file in sorted((root / "scenarios").rglob("*")) if file.suffix in (".json", ".jsonc")]
         self.all = [*self.unit, Oracle(root, out), ScenarioTest(str(binary), scenarios, root),
                     *(PythonTest(python, [file], root) for file in files)]
@@ -226,8 +228,8 @@ class Tests:
                 return f"takes {test.seconds:.0f} s"
             if reached.exists():
                 test.reaches = {int(line) for line in reached.read_text().split()}
-            if isinstance(test, PythonTest) and test.files[0].parent.name in OUTER:
-                test.reaches &= self.has_no_goal
+            if isinstance(test, PythonTest) and (folder := test.files[0].parent.name) in OUTER:
+                test.reaches = {id for id in test.reaches if folder in self.outer_of.get(id, ())}  # not those that are spare
         return None
 
     def stages(self, mutant):
