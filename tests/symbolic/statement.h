@@ -106,8 +106,10 @@ class Statement {
     const int number = std::atoi(words[2].c_str());
     return words[1] == "=" ? size == number : words[1] == "≠" ? size != number : size >= number;
   }
-  /// Right where "cp*dp = 2*sp" holds; a sum of several terms is not read.
+  /// Right where "cp*dp = 2*sp", or one of "dp = 3 or dp = 7", holds; a sum of several terms is not read.
   static Says product(const std::string& text, const Sizes& sizes) {
+    const std::vector<std::string> several = split(text, " or ");
+    if (several.size() > 1) return any(several, sizes) ? Says::right : Says::wrong;
     const std::vector<std::string> sides = split(text, " = ");
     if (sides.size() != 2 || text.find_first_of("+-/ ") != text.find(' ')) return Says::either;
     std::int64_t values[] = {1, 1};
