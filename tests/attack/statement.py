@@ -72,11 +72,12 @@ class Proof:
         self.answer = answer
         self.verdict, self.open = answer["verdict"], answer["open"]
         self.undecided = [one["sizes"] for one in answer["undecided"]]
-        self.text, self.by_cut, self.also = self.taken_apart(answer["statement"])
+        statement = answer["statement"].removesuffix(", of the sizes that could be followed")
+        self.has_others = statement.endswith(", and perhaps at others")  # what it does not name is open
+        self.text, self.by_cut, self.also = self.taken_apart(statement.removesuffix(", and perhaps at others"))
 
     @staticmethod
     def taken_apart(text):
-        text = text.removesuffix(", of the sizes that could be followed")
         by_cut = text.endswith(", wherever its cuts give an element these owners")
         text = text.removesuffix(", wherever its cuts give an element these owners")
         text, _, also = text.partition("; also ")
@@ -103,6 +104,8 @@ class Proof:
         if not self.is_decided(size) or self.text.startswith(NOTHING):
             return "open"
         said = self.sentence(self.text, size)
+        if said == "right" and self.has_others:
+            return "open"
         if said == "wrong" and self.by_cut:
             return "open"
         if said == "right" and self.also and self.sentence(self.also, size) != "right":

@@ -77,8 +77,11 @@ def test_a_proof_that_says_another_thing_is_found(change, kinds, tmp_path, monke
 def test_a_size_that_is_refused_although_nothing_says_so_is_found(tmp_path, monkeypatch):
     document = json.loads(json.dumps(WRONG_FROM_THREE))
     document["schedule"]["steps"][2] = {"name": "s", "op": "scale", "by": "1", "only": {"dp": [2]}}
-    assert found_with(tmp_path, monkeypatch, lambda answer: answer, document) == set()
-    assert found_with(tmp_path, monkeypatch, lambda answer: {**answer, "refused": []}, document) == {"silent"}
+    prove = attack.program.prove
+    for change, is_silent in (({}, False), ({"refused": []}, True)):
+        monkeypatch.setattr(attack.program, "prove", lambda *of, change=change: {file: {**answer, **change} for file, answer in prove(*of).items()})
+        counts = attack.Attack(tmp_path, 1, 12).run({"a.json": {"a.json": document}})
+        assert bool(counts.silent) == is_silent and not counts.findings
 
 
 def test_a_sentence_that_is_wrong_for_some_numbers_of_tokens_is_no_finding(tmp_path, monkeypatch):
@@ -112,6 +115,8 @@ def test_a_sentence_that_is_wrong_for_some_numbers_of_tokens_is_no_finding(tmp_p
         ("wrong for dp = 5; also wrong as soon as dp ≥ 7, wherever its cuts give an element these owners", {"dp": 8}, "open"),
         ("wrong for dp = 5; also wrong as soon as dp ≥ 7, wherever its cuts give an element these owners", {"dp": 5}, "wrong"),
         ("right where it could be followed", {"dp": 3}, "right"),
+        ("wrong for dp ≥ 5, and perhaps at others, of the sizes that could be followed", {"dp": 4}, "open"),
+        ("wrong for dp ≥ 5, and perhaps at others, of the sizes that could be followed", {"dp": 6}, "wrong"),
         ("wrong as soon as dp ≥ 2, of the sizes that could be followed", {"dp": 9}, "open"),
     ],
 )

@@ -58,3 +58,20 @@ def test_what_is_not_decided_says_where(run):
     assert said["verdict"] == "undecided"
     assert said["undecided"][0]["sizes"] == "dp = 1, pp = 2, cp ≥ 2 and micro_batches = 1, wherever its cuts give an element these owners"
     assert {one["why"] for one in said["undecided"]} == {"it would be wrong there, and at none of the sizes that were tried it is"}
+
+
+def test_a_sentence_that_leaves_sizes_out_says_so(run, files):
+    """sp = 1001 was called right, because a sentence was looked for among fewer sizes than there are."""
+    steps = [
+        {"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward", "by": "1/tokens"}, {"name": "t", "op": "scale", "by": "2", "when": "sp > 1000"}]},
+        {"name": "r", "op": "reduce", "over": ["sp"], "root": 0},
+        {"name": "s", "op": "scale", "by": "1/(micro_batches*sp*cp*dp)"},
+        {"name": "h", "op": "scale", "by": "1/2", "when": "world > 1000 and (world - 2000) * (world - 2008) != 0"},
+    ]
+    parameters = [{"name": "layers.0.w0", "shape": []}]
+    (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "own", "parameters": parameters}))
+    document = {"lockstep": 1, "model": {"preset": "./m.jsonc"}, "batch": {"loss": "piece_mean"}, "schedule": {"steps": steps}}
+    (files / "a.json").write_text(json.dumps(document))
+    said = json.loads(run("prove", "-f", "json", "a.json").stdout)["statement"]
+    assert said.endswith(", and perhaps at others, of the sizes that could be followed")
+    assert ", and perhaps at others, of the sizes that could be followed" in run("prove", "a.json").stdout

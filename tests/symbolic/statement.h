@@ -20,6 +20,7 @@ class Statement {
     // Axes that stay as they are, as in "right for every size, with pp = 1", are not among the open ones.
     text_ = text_.substr(0, text_.find(", with "));
     cut_off(", of the sizes that could be followed");
+    has_others_ = cut_off(", and perhaps at others");
     for (const auto& [word, instead] : {std::pair<std::string, std::string>("the same gradients", "right"),
                                         {"other gradients", "wrong"},
                                         {"a cut gives", "its cuts give"}}) {
@@ -32,9 +33,8 @@ class Statement {
   }
 
   Says at(const Sizes& sizes) const {
-    if (also_.empty()) return said(sizes);
-    const Says says = said(sizes);
-    return says == Says::right && Statement(also_).said(sizes) != Says::right ? Says::either : says;
+    const Says says = named(sizes);
+    return says == Says::right && has_others_ ? Says::either : says;
   }
 
   /// Whether sizes are in "dp ≥ 2 and pp = 1"; all are in "".
@@ -46,6 +46,11 @@ class Statement {
   }
 
  private:
+  Says named(const Sizes& sizes) const {
+    if (also_.empty()) return said(sizes);
+    const Says says = said(sizes);
+    return says == Says::right && Statement(also_).said(sizes) != Says::right ? Says::either : says;
+  }
   Says said(const Sizes& sizes) const {
     if (text_ == "right" || text_ == "right for every size" || text_ == "right at the one size that it has")
       return Says::right;
@@ -154,7 +159,7 @@ class Statement {
   }
 
   std::string text_, also_;
-  bool by_cut_ = false;
+  bool by_cut_ = false, has_others_ = false;
 };
 
 }  // namespace lockstep::test

@@ -219,11 +219,15 @@ std::optional<Proof::Refused> Layouts::refused_beside(const Proof::Refused& read
   const Json* model = document_.find("model");
   const Json* preset = model == nullptr ? nullptr : model->find("preset");
   if (preset == nullptr || builtin_model(preset->text()) != nullptr) return std::nullopt;
-  for (const Parameter& parameter : read(base_)->schedule->model.parameters()) {
-    for (const Shard& shard : parameter.shard) {
-      if (shard.axis != read_as.axis || shard.uneven) continue;
-      beside.why = fmt::format("the model file cuts \"{}\" over it", parameter.name);
-      return beside;
+  for (const int size : allowed_.at(read_as.axis)) {  // what is cut may hang on it
+    const std::shared_ptr<const Scenario> scenario = read(with(read_as.axis, size));
+    if (scenario == nullptr) continue;
+    for (const Parameter& parameter : scenario->schedule->model.parameters()) {
+      for (const Shard& shard : parameter.shard) {
+        if (shard.axis != read_as.axis || shard.uneven) continue;
+        beside.why = fmt::format("the model file cuts \"{}\" over it", parameter.name);
+        return beside;
+      }
     }
   }
   return std::nullopt;
