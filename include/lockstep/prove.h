@@ -38,9 +38,13 @@ struct Proof {
     Axis axis;
     std::vector<int> sizes;  ///< ascending; at least one
     int tried = 1;
-    std::string why;  ///< the first is refused
+    std::string why;          ///< the first is refused
+    std::optional<int> from;  ///< from this one on all are
   };
   std::vector<Refused> refused;
+  /// Sizes of 1 to `tried` that something else than a rule refuses beside the other sizes that were tried, such as a
+  /// shape of a model file: it may allow them beside others, and refuse larger ones. No sizes: of larger ones alone.
+  std::vector<Refused> refused_beside;
   /// The first two sizes that a rule of the scenario refuses together, whatever the others are, and neither alone: one
   /// for each rule that was found to refuse so.
   struct RefusedTogether {

@@ -96,7 +96,7 @@ std::string brief_statement(const std::string& statement) {
   std::string brief;
   for (const std::string& part : clauses_of(statement, next_sentence)) {
     std::size_t end = part.size();
-    for (const std::string_view behind : {", wherever ", ", of the sizes ", ", with "})
+    for (const std::string_view behind : {", wherever ", ", and perhaps ", ", of the sizes ", ", with "})
       end = std::min(end, part.find(behind));
     brief += (brief.empty() ? "" : std::string(next_sentence)) + brief_sentence(part.substr(0, end)) + part.substr(end);
   }

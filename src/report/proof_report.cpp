@@ -61,6 +61,18 @@ Json json_of(const Sizes& sizes) {
   return result;
 }
 
+Json json_of(const Proof::Refused& refused) {
+  std::vector<Json> sizes;
+  sizes.reserve(refused.sizes.size());
+  for (const int size : refused.sizes) sizes.push_back(Json::number(std::to_string(size)));
+  Json result = Json::object({{"axis", {}, Json::string(std::string(name_of(refused.axis)))},
+                              {"sizes", {}, Json::array(std::move(sizes))},
+                              {"tried", {}, Json::number(std::to_string(refused.tried))},
+                              {"why", {}, Json::string(refused.why)}});
+  if (refused.from) result.set("from", Json::number(std::to_string(*refused.from)));
+  return result;
+}
+
 /// A function: one line for each relation, or one alone where it is the same everywhere.
 void add_function(const Json& rows, const std::string& indent, std::string& text) {
   if (rows.items().empty()) text += indent + "0\n";
@@ -72,6 +84,31 @@ void add_function(const Json& rows, const std::string& indent, std::string& text
     text += fmt::format("{}{}{}\n", indent, row.find("value")->text(),
                         relations.empty() ? "" : fmt::format("   where {}", fmt::join(relations, "; ")));
   }
+}
+
+/// "  tp 3 and tp ≥ 5 are refused: tp 3: …"
+std::string refused_text(const Proof::Refused& refused, bool verbose) {
+  constexpr std::size_t most = 8;
+  const std::string axis(name_of(refused.axis));
+  std::vector<int> sizes = refused.sizes;
+  if (refused.from) std::erase_if(sizes, [&](int size) { return size >= *refused.from; });
+  std::string list = sizes.empty() ? "" : axis + " " + report::number_list(sizes, verbose ? sizes.size() : most);
+  if (refused.from) list += fmt::format("{}{} ≥ {}", list.empty() ? "" : " and ", axis, *refused.from);
+  const std::size_t count = sizes.size() + (refused.from ? 2 : 0);
+  const bool all = refused.from && *refused.from <= refused.tried + 1;
+  return fmt::format("  {} {} refused{}: {} {}: {}\n", list, count == 1 ? "is" : "are",
+                     all ? "" : fmt::format(", and others above {} may be", refused.tried), axis, refused.sizes.front(),
+                     refused.why);
+}
+
+/// "  ep 3, 5-7 are refused beside the other sizes that were tried, and larger ones may be: ep 3: …"
+std::string refused_beside_text(const Proof::Refused& refused) {
+  const std::string_view axis = name_of(refused.axis);
+  if (refused.sizes.empty())
+    return fmt::format("  sizes of {} above {} may be refused: {}\n", axis, refused.tried, refused.why);
+  return fmt::format(
+      "  {0} {1} {2} refused beside the other sizes that were tried, and larger ones may be: {0} {3}: {4}\n", axis,
+      report::number_list(refused.sizes), refused.sizes.size() == 1 ? "is" : "are", refused.sizes.front(), refused.why);
 }
 
 /// What was found; `options`: quiet gives one line, verbose every limit and parameter.
@@ -87,14 +124,8 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
                       counted(proof.cases, "case"), counted(proof.classes, "class"));
   for (const Proof::Kept& kept : proof.kept)
     text += fmt::format("  {} stays {}: {}\n", name_of(kept.axis), kept.size, kept.why);
-  for (const Proof::Refused& refused : proof.refused) {
-    text += refused.sizes.size() == 1
-                ? fmt::format("  {} {} is refused: {}\n", name_of(refused.axis), refused.sizes.front(), refused.why)
-                : fmt::format("  {0} {1} are refused (1 to {2} were tried{3}); {0} {4}: {5}\n", name_of(refused.axis),
-                              report::number_list(refused.sizes), refused.tried,
-                              refused.sizes.back() > refused.tried ? ", and what its rules name" : "",
-                              refused.sizes.front(), refused.why);
-  }
+  for (const Proof::Refused& refused : proof.refused) text += refused_text(refused, options.verbose);
+  for (const Proof::Refused& refused : proof.refused_beside) text += refused_beside_text(refused);
   for (const Proof::RefusedTogether& refused : proof.refused_together)
     text += fmt::format("  {} are refused together: {}\n", describe(refused.sizes), refused.why);
   for (const Proof::Rule& rule : proof.rules)
@@ -227,19 +258,12 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   for (const Axis axis : proof.axes) open.push_back(text(std::string(name_of(axis))));
   if (proof.micro_batches) open.push_back(text("micro_batches"));
   result.set("open", Json::array(std::move(open)));
-  std::vector<Json> refused, limits, wrong;
+  std::vector<Json> refused, beside, limits, wrong;
   refused.reserve(proof.refused.size());
   limits.reserve(proof.limits.size());
   wrong.reserve(proof.wrong_parameters.size());
-  for (const Proof::Refused& one : proof.refused) {
-    std::vector<Json> sizes;
-    sizes.reserve(one.sizes.size());
-    for (const int size : one.sizes) sizes.push_back(number(size));
-    refused.push_back(Json::object({{"axis", {}, text(std::string(name_of(one.axis)))},
-                                    {"sizes", {}, Json::array(std::move(sizes))},
-                                    {"tried", {}, number(one.tried)},
-                                    {"why", {}, text(one.why)}}));
-  }
+  for (const Proof::Refused& one : proof.refused) refused.push_back(json_of(one));
+  for (const Proof::Refused& one : proof.refused_beside) beside.push_back(json_of(one));
   for (const Proof::Limit& one : proof.limits) {
     limits.push_back(Json::object({{"sizes", {}, text(one.sizes)},
                                    {"step", {}, one.step.empty() ? Json() : text(one.step)},
@@ -247,6 +271,7 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   }
   for (const std::string& name : proof.wrong_parameters) wrong.push_back(text(name));
   result.set("refused", Json::array(std::move(refused)));
+  result.set("refused_beside", Json::array(std::move(beside)));
   std::vector<Json> together;
   together.reserve(proof.refused_together.size());
   for (const Proof::RefusedTogether& one : proof.refused_together)

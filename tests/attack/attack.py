@@ -2,7 +2,8 @@
 """What proofs say of sizes, against replays of every rank at these sizes.
 
 A *finding* is a size that a proof calls right and a replay does not (unsound), one that it calls wrong and that matches
-(a wrong sentence), one that it calls refused and that is allowed, or a file that the program has no answer to.
+(a wrong sentence), one that it calls refused and that is allowed, or a file that the program has no answer to. A size that is refused
+although nothing in the answer says that such sizes may be is counted: lists of these are not complete (docs/proof.md).
 """
 
 import collections
@@ -43,6 +44,7 @@ class Counts:
     points: collections.Counter = field(default_factory=collections.Counter)
     why: collections.Counter = field(default_factory=collections.Counter)
     findings: list = field(default_factory=list)
+    silent: list = field(default_factory=list)
 
     def add(self, other):
         self.schedules += other.schedules
@@ -50,6 +52,7 @@ class Counts:
         for name in ("verdicts", "points", "why"):
             getattr(self, name).update(getattr(other, name))
         self.findings += other.findings
+        self.silent += other.silent
 
     def number(self, *kinds):
         return sum(finding.kind in kinds for finding in self.findings)
@@ -62,7 +65,7 @@ class Counts:
         replayed = sum(self.points[verdict] for verdict in ("match", *FAILURES))
         return (f"{self.schedules} schedules ({self.invalid} not valid), {self.verdicts['right']} right, {self.verdicts['wrong']} wrong, "
                 f"{self.verdicts['undecided']} not decided: {100 * self.decided():.1f} % decided; {replayed} points replayed "
-                f"({self.points['match']} match, {self.points['said']} said by a sentence), {self.points['refused']} refused; "
+                f"({self.points['match']} match, {self.points['said']} said by a sentence), {self.points['refused']} refused ({len(self.silent)} of them silently); "
                 f"{self.number('unsound', 'any')} unsound, {self.number('sentence', 'refused')} wrong sentences, "
                 f"{self.number('broken', 'engine')} other findings")  # fmt: skip
 
@@ -221,6 +224,8 @@ class Attack:
         if refused and verdict != "refused":
             return self.finding("refused", name, size, "refused", verdict)
         if verdict == "refused":
+            if said != "open" and not proof.may_be_refused(size):
+                self.counts.silent.append(Finding("silent", name, size, statement, "refused"))
             return
         self.counts.points["said"] += said != "open"
         if said == "right" and verdict in FAILURES:

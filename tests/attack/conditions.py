@@ -50,8 +50,16 @@ class Speller:
         self.lets[name] = text
         return name
 
+    def chosen(self, text):
+        """A condition by way of a name whose value it chooses: a word, or a number."""
+        if self.chance(0.5):
+            return f"{self.let({'if': text, 'then': chr(39) + 'some' + chr(39), 'else': chr(39) + 'other' + chr(39)})} == 'some'"
+        return f"{self.let({'if': text, 'then': '7', 'else': {'if': 'world > 5', 'then': '2', 'else': '1'}})} > {self.spelled(3)}"
+
     def hidden(self, text, is_condition=True):
         """The same, by way of a few names of `let`."""
+        if self.framework and is_condition and self.chance(0.1):
+            text = self.chosen(text)
         while self.framework and self.chance(0.35):
             text = self.let(text)
             if is_condition and self.chance(0.2):
@@ -60,7 +68,8 @@ class Speller:
 
     def size(self):
         axis = self.random.choice(self.axes)
-        return self.one_of(axis, axis, axis, axis, "world", "micro_batches", f"{axis} * {self.random.choice(self.axes)}", f"{axis} + {self.random.choice(self.axes)}")
+        return self.one_of(axis, axis, axis, axis, "world", "micro_batches", f"{axis} * {self.random.choice(self.axes)}", f"{axis} + {self.random.choice(self.axes)}",
+                           f"world / {axis}", f"max({axis}, {self.random.choice(self.axes)})", f"lcm({axis}, {self.random.choice(self.axes)})")  # fmt: skip
 
     # Conditions on sizes
 
@@ -81,6 +90,9 @@ class Speller:
             f"1 / ({size}) < 1 / {k(number)}" if number > 0 else f"{size} > 0",
             f"{size} > {number} or {size} == {number + 1}",
             f"{size} != {number} and {size} > {max(number - 1, 0)}",
+            f"floor((2 * ({size}) - 1) / 2) >= {k(number)}",
+            f"max({size}, {number}) - {number} > 0",
+            f"lcm(min({size}, {number + 1}), {number + 1}) == {size} or {size} > {k(number)}" if number > 0 else f"{size} > 0",
         ]
         if not exact:
             other = self.random.choice((number + 1, 2 * number, number + 2))
@@ -103,6 +115,9 @@ class Speller:
             f"({size}) * ({size}) == {number * number}",
             f"{size} - {k(number)} == 0",
             f"max({size}, {number}) == min({size}, {k(number)})",
+            f"1 / ({size}) == 1 / {k(number)}" if number > 0 else f"{size} == {number}",
+            f"{k(number)} / ({size}) == ({size}) / {k(number)}" if number > 0 else f"{size} == {number}",
+            f"not ({size} < {number} or {number} < {size})",
         ]
         if not exact:
             other = self.random.choice((number + 1, 2 * number, number + 2, 64, 200))

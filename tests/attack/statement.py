@@ -57,7 +57,10 @@ def value(text, size):
 
 
 def equal(text, size):
-    """Whether "cp*dp = 4" holds; None where that is not known."""
+    """Whether "cp*dp = 4", or one of "dp = 3 or dp = 7", holds; None where that is not known."""
+    if " or " in text:
+        known = [equal(one, size) for one in text.split(" or ")]
+        return None if None in known else any(known)
     left, right = (value(side, size) for side in text.split(" = "))
     return None if left is None or right is None else left == right
 
@@ -69,11 +72,12 @@ class Proof:
         self.answer = answer
         self.verdict, self.open = answer["verdict"], answer["open"]
         self.undecided = [one["sizes"] for one in answer["undecided"]]
-        self.text, self.by_cut, self.also = self.taken_apart(answer["statement"])
+        statement = answer["statement"].removesuffix(", of the sizes that could be followed")
+        self.has_others = statement.endswith(", and perhaps at others")  # what it does not name is open
+        self.text, self.by_cut, self.also = self.taken_apart(statement.removesuffix(", and perhaps at others"))
 
     @staticmethod
     def taken_apart(text):
-        text = text.removesuffix(", of the sizes that could be followed")
         by_cut = text.endswith(", wherever its cuts give an element these owners")
         text = text.removesuffix(", wherever its cuts give an element these owners")
         text, _, also = text.partition("; also ")
@@ -87,12 +91,21 @@ class Proof:
             return False  # of an axis that turned out to have one size
 
     def is_refused(self, size):
-        return any(size.get(one["axis"]) in one["sizes"] for one in self.answer["refused"])
+        return any(axis_size in one["sizes"] or axis_size >= one.get("from", axis_size + 1)
+                   for one in self.answer["refused"] if (axis_size := size.get(one["axis"])) is not None)  # fmt: skip
+
+    def may_be_refused(self, size):
+        """Whether something in the answer says that a size may be refused: then it is not refused silently."""
+        beyond = [size[one["axis"]] > one["tried"] and "from" not in one for one in self.answer["refused"] if one["axis"] in size]
+        beside = [one["axis"] in size for one in self.answer["refused_beside"]]
+        return self.is_refused(size) or any(beyond) or any(beside) or bool(self.answer["refused_together"] or self.answer["rules"])
 
     def says(self, size):
         if not self.is_decided(size) or self.text.startswith(NOTHING):
             return "open"
         said = self.sentence(self.text, size)
+        if said == "right" and self.has_others:
+            return "open"
         if said == "wrong" and self.by_cut:
             return "open"
         if said == "right" and self.also and self.sentence(self.also, size) != "right":

@@ -74,6 +74,16 @@ def test_a_proof_that_says_another_thing_is_found(change, kinds, tmp_path, monke
     assert found_with(tmp_path, monkeypatch, lambda answer: {**answer, **change}) == kinds
 
 
+def test_a_size_that_is_refused_although_nothing_says_so_is_found(tmp_path, monkeypatch):
+    document = json.loads(json.dumps(WRONG_FROM_THREE))
+    document["schedule"]["steps"][2] = {"name": "s", "op": "scale", "by": "1", "only": {"dp": [2]}}
+    prove = attack.program.prove
+    for change, is_silent in (({}, False), ({"refused": []}, True)):
+        monkeypatch.setattr(attack.program, "prove", lambda *of, change=change: {file: {**answer, **change} for file, answer in prove(*of).items()})
+        counts = attack.Attack(tmp_path, 1, 12).run({"a.json": {"a.json": document}})
+        assert bool(counts.silent) == is_silent and not counts.findings
+
+
 def test_a_sentence_that_is_wrong_for_some_numbers_of_tokens_is_no_finding(tmp_path, monkeypatch):
     # 1/3 is what three tokens come to.
     document = json.loads(json.dumps(WRONG_FROM_THREE))
@@ -98,11 +108,15 @@ def test_a_sentence_that_is_wrong_for_some_numbers_of_tokens_is_no_finding(tmp_p
         ("wrong for tp = 1; for dp ≥ 2, dp ≠ 3 and tp ≥ 2 unless -6 + 8/dp + dp = 0", {"dp": 4, "tp": 2}, "right"),
         ("wrong for tp = 1; for dp ≥ 2, dp ≠ 3 and tp ≥ 2 unless -6 + 8/dp + dp = 0", {"dp": 5, "tp": 2}, "wrong"),
         ("wrong for dp ≥ 2 where 3 - dp = 0", {"dp": 3}, "wrong"),
+        ("wrong for tp ≥ 2 and dp = 1 unless tp = 4 or tp = 8; for dp ≥ 2", {"dp": 1, "tp": 8}, "right"),
+        ("wrong for tp ≥ 2 and dp = 1 unless tp = 4 or tp = 8; for dp ≥ 2", {"dp": 1, "tp": 5}, "wrong"),
         ("wrong for dp ≥ 2 unless 3 - sum(tokens, dp, micro_batch) = 0", {"dp": 3}, "open"),
         ("wrong for dp = 5, wherever its cuts give an element these owners", {"dp": 5}, "open"),
         ("wrong for dp = 5; also wrong as soon as dp ≥ 7, wherever its cuts give an element these owners", {"dp": 8}, "open"),
         ("wrong for dp = 5; also wrong as soon as dp ≥ 7, wherever its cuts give an element these owners", {"dp": 5}, "wrong"),
         ("right where it could be followed", {"dp": 3}, "right"),
+        ("wrong for dp ≥ 5, and perhaps at others, of the sizes that could be followed", {"dp": 4}, "open"),
+        ("wrong for dp ≥ 5, and perhaps at others, of the sizes that could be followed", {"dp": 6}, "wrong"),
         ("wrong as soon as dp ≥ 2, of the sizes that could be followed", {"dp": 9}, "open"),
     ],
 )

@@ -95,14 +95,16 @@ def test_what_nobody_asks_for_there_decides_nothing(framework, asked):
 
 
 @pytest.mark.parametrize(
-    "condition, sizes, tried",
-    [("dp == 37", [37], 6), ("dp > 100", [101], 6), ("dp == 5 or dp == 37", [5], 7), ("2 * dp == 74", [37], 6), ("dp > 30 and dp / 7 == floor(dp / 7)", [35], 6)],
-)
-def test_a_rule_that_refuses_far_sizes_alone_is_named_by_one(condition, sizes, tried, asked):
+    "condition, sizes",
+    [("dp == 37", [37]), ("dp > 100", [101]), ("dp == 200", [200]), ("dp == 5 or dp == 37", [5, 37]), ("2 * dp == 74", [37]),
+     ("dp > 30 and dp / 7 == floor(dp / 7)", [35, 42, 49, 56, 63])],
+)  # fmt: skip
+def test_a_rule_refuses_each_size_up_to_64_or_is_named_by_one_beyond(condition, sizes, asked):
     for proof in (asked(rule(condition)), asked({}, rule(condition))):
         assert proof["verdict"] == "right"
         assert [one["sizes"] for one in proof["refused"]] == [sizes]
-        assert all((one["why"], one["tried"]) == ("not at this size", tried) for one in proof["refused"])
+        assert all((one["why"], one["tried"]) == ("not at this size", 64) for one in proof["refused"])
+        assert [one.get("from") for one in proof["refused"]] == [101 if condition == "dp > 100" else None]
 
 
 def test_a_rule_on_a_name_refuses_where_the_name_has_that_value_alone(asked):
@@ -116,7 +118,8 @@ def test_a_rule_that_never_refused_refuses_nothing_by_itself(run):
     """tp stays 1 there for another reason; a rule on tp that no size has met was once said to refuse 2 to 8."""
     scenario = Path(__file__).resolve().parents[2] / "scenarios" / "nemo-automodel" / "3817-norm-without-ep-fixed.json"
     proof = json.loads(run("prove", "-f", "json", str(scenario)).stdout)
-    assert [(one["axis"], one["sizes"]) for one in proof["refused"]] == [("sp", [2, 3, 4, 5, 6, 7, 8]), ("ep", [3, 5, 6, 7, 8])]
+    found = [(one["axis"], one["sizes"], one["from"]) for one in proof["refused"]]
+    assert found == [("sp", list(range(2, 65)), 2), ("ep", [3, *range(5, 65)], 5)]
     # Beside experts cp has no digit of its own: it is not followed, and this was not said.
     assert [(one["axis"], one["size"]) for one in proof["kept"]] == [("cp", 1), ("tp", 1)]
     assert proof["statement"] == "right for every size, with cp = 1 and tp = 1"
@@ -138,7 +141,7 @@ def test_any_size_where_the_first_one_is_refused(run, files):
     assert (right["verdict"], right["statement"]) == ("right", "right for every size")
     assert wrong["verdict"] == "wrong" and wrong["counterexample"]["sizes"]["dp"] == 3
     assert far["verdict"] == "undecided"
-    assert [one["sizes"] for one in (*right["refused"], *far["refused"])] == [[1, 2], [1, 2, 3, 4, 5, 6, 7, 8]]
+    assert [one["sizes"] for one in (*right["refused"], *far["refused"])] == [[1, 2], list(range(1, 41))]
 
 
 TP_LAYOUT = {"tp": "any", "dp": "any"}

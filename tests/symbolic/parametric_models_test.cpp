@@ -77,14 +77,15 @@ TEST_CASE("the layout that stands for all has 2 where the file has more than 1, 
   CHECK(layouts.own().axes.at(Axis::dp) == 8);
 }
 
-TEST_CASE("of a rule that refuses no size that was tried the next size is asked as well", "[parametric]") {
+TEST_CASE("the sizes up to 64 that a rule refuses are listed, whether or not they were tried", "[parametric]") {
   const ModelFile model(one_parameter, "dp * 2 == 14");
   const Prover prover(model.scenario(R"({ "dp": 2 })"));
   CHECK(prover.proof().verdict == Proof::Verdict::right);
   REQUIRE(prover.proof().refused.size() == 1);
   const Proof::Refused& refused = prover.proof().refused.front();
   CHECK(refused.axis == Axis::dp);
-  CHECK(refused.tried == 6);  // all are allowed
+  CHECK(refused.tried == 64);
+  CHECK(!refused.from);
   CHECK(refused.sizes == std::vector<int>{7});
   CHECK(refused.why == "not at these sizes");
   CHECK(prover.proof().rules.empty());  // it is listed

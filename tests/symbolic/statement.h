@@ -20,6 +20,7 @@ class Statement {
     // Axes that stay as they are, as in "right for every size, with pp = 1", are not among the open ones.
     text_ = text_.substr(0, text_.find(", with "));
     cut_off(", of the sizes that could be followed");
+    has_others_ = cut_off(", and perhaps at others");
     for (const auto& [word, instead] : {std::pair<std::string, std::string>("the same gradients", "right"),
                                         {"other gradients", "wrong"},
                                         {"a cut gives", "its cuts give"}}) {
@@ -32,9 +33,8 @@ class Statement {
   }
 
   Says at(const Sizes& sizes) const {
-    if (also_.empty()) return said(sizes);
-    const Says says = said(sizes);
-    return says == Says::right && Statement(also_).said(sizes) != Says::right ? Says::either : says;
+    const Says says = named(sizes);
+    return says == Says::right && has_others_ ? Says::either : says;
   }
 
   /// Whether sizes are in "dp ≥ 2 and pp = 1"; all are in "".
@@ -46,6 +46,11 @@ class Statement {
   }
 
  private:
+  Says named(const Sizes& sizes) const {
+    if (also_.empty()) return said(sizes);
+    const Says says = said(sizes);
+    return says == Says::right && Statement(also_).said(sizes) != Says::right ? Says::either : says;
+  }
   Says said(const Sizes& sizes) const {
     if (text_ == "right" || text_ == "right for every size" || text_ == "right at the one size that it has")
       return Says::right;
@@ -106,8 +111,10 @@ class Statement {
     const int number = std::atoi(words[2].c_str());
     return words[1] == "=" ? size == number : words[1] == "≠" ? size != number : size >= number;
   }
-  /// Right where "cp*dp = 2*sp" holds; a sum of several terms is not read.
+  /// Right where "cp*dp = 2*sp", or one of "dp = 3 or dp = 7", holds; a sum of several terms is not read.
   static Says product(const std::string& text, const Sizes& sizes) {
+    const std::vector<std::string> several = split(text, " or ");
+    if (several.size() > 1) return any(several, sizes) ? Says::right : Says::wrong;
     const std::vector<std::string> sides = split(text, " = ");
     if (sides.size() != 2 || text.find_first_of("+-/ ") != text.find(' ')) return Says::either;
     std::int64_t values[] = {1, 1};
@@ -152,7 +159,7 @@ class Statement {
   }
 
   std::string text_, also_;
-  bool by_cut_ = false;
+  bool by_cut_ = false, has_others_ = false;
 };
 
 }  // namespace lockstep::test

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,12 @@ std::vector<Reason> reasons_of(const Case& one);
 /// Sizes at which a reason's value is zero, those that it depends on. Of one size all there are, also at sizes of other
 /// cases; of several the first 16 where it applies otherwise, up to 64 (two), 16 (three) or 8.
 std::vector<Sizes> zeros_of(const Reason& reason);
+/// Where the value depends on one size alone: the sizes at which the reason would apply but for its value, which is
+/// zero there. All there are.
+std::optional<std::vector<Sizes>> zeros_of_the_one_size(const Reason& reason);
+/// Of each open size that the value depends on, one more than the value has zeros in it, from the least one on: beside
+/// each other they are not all zeros.
+std::map<Variable, std::set<int>> sizes_beside_zeros(const Reason& reason);
 
 /// What the reasons come to, in words.
 std::string statement_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,

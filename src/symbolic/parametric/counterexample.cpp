@@ -69,6 +69,16 @@ std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes&
 void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const std::vector<Axis>& axes,
                   bool micro_batches, const std::function<bool(const Sizes&)>& visit) {
   std::vector<std::vector<int>> tried;  // by axis, then micro-batches; ascending
+  std::map<Variable, std::set<int>> beside_zeros;
+  for (const Reason& reason : reasons) {
+    for (auto& [variable, sizes] : sizes_beside_zeros(reason)) beside_zeros[variable].merge(sizes);
+  }
+  const auto add_beside_zeros = [&](Variable::Kind kind, Axis axis, std::set<int>& sizes) {
+    for (const auto& [variable, some] : beside_zeros) {
+      if (variable.kind == kind && (kind == Variable::Kind::micro_batches || variable.axis == axis))
+        sizes.insert(some.begin(), some.end());
+    }
+  };
   for (const Axis axis : axes) {
     std::set<int> sizes = {1, 2, 3, 4, 5, 6};
     for (const Reason& reason : reasons) {
@@ -76,11 +86,13 @@ void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const s
         if (of->contains(axis)) sizes.insert(of->at(axis));
       }
     }
+    add_beside_zeros(Variable::Kind::size, axis, sizes);
     tried.emplace_back(sizes.begin(), sizes.end());
   }
   if (micro_batches) {
     std::set<int> counts = {1, 2, 3};
     for (const Reason& reason : reasons) counts.insert(*reason.representative->sizes.micro_batches);
+    add_beside_zeros(Variable::Kind::micro_batches, {}, counts);
     tried.emplace_back(counts.begin(), counts.end());
   }
   const auto world = [](const Sizes& sizes) {

@@ -22,6 +22,7 @@ struct Grid {
   std::vector<std::set<int>> wide;       ///< by dimension: of these the ones that stand for larger ones, too
   std::vector<Point> known;              ///< of these, and others that matter, those that are decided
   StatementWords words;
+  bool is_thinned = false;  ///< sizes were left out, because there are too many
 
   std::size_t dimensions() const { return axes.size() + (micro_batches ? 1U : 0U); }
   std::string name(std::size_t i) const { return i < axes.size() ? std::string(name_of(axes[i])) : "micro_batches"; }

@@ -246,6 +246,12 @@ std::string Layouts::refusal(const Sizes& sizes) const {
   return refusals_[sizes];
 }
 
+std::string Layouts::why_refused_alone(Axis axis, int size) const {
+  const Sizes sizes = with(axis, size);
+  read(sizes);
+  return refusal(sizes);
+}
+
 std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::KnownModels* known) const {
   Json resized = document_;
   Json layout = resized.find("layout") != nullptr ? *resized.find("layout") : Json::object();
@@ -372,21 +378,27 @@ void Layouts::find_allowed() {
   std::erase_if(refused_, [&](const Proof::Refused& one) {
     return std::find(axes_.begin(), axes_.end(), one.axis) != axes_.end();
   });
+  refused_beside_.clear();
   std::vector<Axis> open, closed;
   std::map<Axis, Proof::Refused> all_refused;
   for (const Axis axis : axes_) {
     std::vector<int>& sizes = allowed_[axis];
-    Proof::Refused& refused = all_refused[axis] = Proof::Refused{axis, {}, 0, ""};
+    Proof::Refused& refused = all_refused[axis] = Proof::Refused{axis, {}, 0, "", {}};
     try_sizes(axis, sizes, refused);
     (sizes.size() > 1 ? open : closed).push_back(axis);
   }
   // Also those that come to be closed count as open here: it is asked about sizes that are allowed with them.
   for (auto& [axis, refused] : all_refused) {
-    if (std::find(closed.begin(), closed.end(), axis) != closed.end()) close(axis, refused);
-    std::erase_if(refused.sizes, [&, of = axis](int size) { return !is_refused_at(of, size); });
+    if (std::find(closed.begin(), closed.end(), axis) != closed.end())
+      close(axis, refused);
+    else if (auto beside = refused_beside(refused))
+      refused_beside_.push_back(std::move(*beside));
+    list_refused(refused);
     add_far(refused);
+    refused.from = refused_from(axis);
+    if (refused.sizes.empty() && refused.from) refused.sizes.push_back(*refused.from);
     if (refused.sizes.empty()) continue;
-    refused.why = refusal(with(axis, refused.sizes.front()));
+    refused.why = why_refused_alone(axis, refused.sizes.front());
     refused_.push_back(std::move(refused));
   }
   axes_ = open;
@@ -497,14 +509,14 @@ std::optional<std::string> Layouts::open_digits(const std::vector<Axis>& any) {
 void Layouts::keep_beside_experts() {
   for (const Axis axis : {Axis::cp, Axis::sp, Axis::dp_replicate}) {
     if (std::find(axes_.begin(), axes_.end(), axis) == axes_.end()) continue;
-    Proof::Refused refused{axis, {}, most_tried, ""};
-    for (int size = 2; size <= most_tried; ++size) {
-      if (!read(with(axis, size)) && is_refused_at(axis, size)) refused.sizes.push_back(size);
-    }
+    Proof::Refused refused{axis, {}, most_tried, "", {}};
+    for (int size = 2; size <= most_tried; ++size) read(with(axis, size));  // which finds the rules that refuse them
+    list_refused(refused);
+    refused.from = refused_from(axis);
     if (!refuses_all({{axis, SizeRange::from(2)}}, std::nullopt)) {
       kept_.push_back({axis, 1, "beside experts larger sizes are not followed"});
     } else if (!refused.sizes.empty()) {
-      refused.why = refusal(with(axis, refused.sizes.front()));
+      refused.why = why_refused_alone(axis, refused.sizes.front());
       refused_.push_back(std::move(refused));
     }
   }

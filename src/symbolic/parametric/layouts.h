@@ -42,6 +42,7 @@ class Layouts {
   /// From now on their number is the one that is given.
   void give_micro_batches() { micro_batches_ = false; }
   const std::vector<Proof::Refused>& refused() const { return refused_; }
+  const std::vector<Proof::Refused>& refused_beside() const { return refused_beside_; }  ///< Proof::refused_beside
   const std::vector<Proof::RefusedTogether>& refused_together() const { return refused_together_; }
   /// Proof::rules.
   std::vector<Proof::Rule> unlisted_rules() const;
@@ -83,6 +84,8 @@ class Layouts {
  private:
   /// Sizes up to this one are tried to see which an axis allows, until there are enough.
   static constexpr int most_tried = 8;
+  /// Sizes up to this one are listed where arithmetic shows that they are refused.
+  static constexpr int most_listed = 64;
   /// A scenario that was read. A large one is not kept for good, and read again where it is needed.
   struct Read {
     bool is_allowed = false;
@@ -102,6 +105,10 @@ class Layouts {
   std::optional<std::string> open_digits(const std::vector<Axis>& any);
   void find_allowed();
   void try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refused);
+  void find_rules(Axis axis) const;
+  std::optional<int> refused_from(Axis axis) const;
+  void list_refused(Proof::Refused& refused) const;
+  std::optional<Proof::Refused> refused_beside(const Proof::Refused& read_as) const;
   void add_far(Proof::Refused& refused) const;
   void find_refused_together();
   bool refuses_together(const RefusingRule& rule, const Sizes& pair) const;
@@ -112,6 +119,7 @@ class Layouts {
   static void add_rules(const std::map<std::string, std::string>& rules, std::map<std::string, RefusingRule>& known);
   void close(Axis axis, const Proof::Refused& refused);
   bool is_refused_at(Axis axis, int size) const;
+  std::string why_refused_alone(Axis axis, int size) const;
   bool is_known_to_refuse(const Sizes& sizes) const;
   bool is_decided_by(const RefusingRule& rule, const Sizes& sizes) const;
   std::optional<SizeRange> range_of(const std::string& name, const std::map<Axis, SizeRange>& sizes,
@@ -136,7 +144,7 @@ class Layouts {
   std::map<Axis, std::vector<int>> allowed_;
   std::set<Axis> closed_;  ///< that were found to have one size, and count as open where it is asked what is refused
   std::vector<int> allowed_micro_batches_;
-  std::vector<Proof::Refused> refused_;
+  std::vector<Proof::Refused> refused_, refused_beside_;
   std::vector<Proof::RefusedTogether> refused_together_;
   mutable std::map<Sizes, Read> scenarios_;
   /// Whether all that were read have what the file's own layout has; a framework may set these by sizes.

@@ -20,6 +20,7 @@
 #include "src/symbolic/parametric/evaluation.h"
 #include "src/symbolic/parametric/find_cases.h"
 #include "src/symbolic/parametric/proof_steps.h"
+#include "src/symbolic/parametric/statement_conditions.h"
 
 namespace lockstep {
 
@@ -56,6 +57,7 @@ struct Prover::State {
     proof.axes = layouts.axes();
     proof.micro_batches = layouts.micro_batches();
     proof.refused = layouts.refused();
+    proof.refused_beside = layouts.refused_beside();
     proof.refused_together = layouts.refused_together();
     proof.rules = layouts.unlisted_rules();
     proof.limits = layouts.limits();
@@ -77,6 +79,7 @@ struct Prover::State {
   }
   void find();
   void conclude();
+  void add_conditions(const std::vector<Reason>& reasons);
 
   expression::ParsedOnce parsed_once;
   Options options;
@@ -107,6 +110,17 @@ void Prover::State::find() {
   }
 }
 
+/// Where it would be wrong, of which no size was found.
+void Prover::State::add_conditions(const std::vector<Reason>& reasons) {
+  constexpr std::size_t most = 100;
+  std::set<std::string> known;
+  for (const Reason& reason : reasons) {
+    const std::string sizes = parametric::describe_condition(reason);
+    if (known.size() == most || !known.insert(sizes).second) continue;
+    proof.limits.push_back({sizes, "", "it would be wrong there, and at none of the sizes that were tried it is"});
+  }
+}
+
 void Prover::State::conclude() {
   std::vector<Reason> reasons;
   std::set<std::string> names;
@@ -129,6 +143,7 @@ void Prover::State::conclude() {
     if (!proof.limits.empty()) proof.statement += ", of the sizes that could be followed";
   } else if (!reasons.empty()) {
     proof.verdict = Proof::Verdict::undecided;
+    add_conditions(reasons);
     const auto by_tokens = [](const Reason& reason) {
       const parametric::TokenParts parts =
           parametric::by_tokens(reason.representative->world->polynomials(), reason.cell->value);

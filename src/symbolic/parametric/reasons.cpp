@@ -46,6 +46,27 @@ bool depends_on_cut(const ClassResult& result, const Cell& cell) {
   return false;
 }
 
+/// What a value depends on, but for tokens and coordinates.
+struct DependsOn {
+  std::set<Axis> axes;
+  bool micro_batches = false;
+  std::size_t count() const { return axes.size() + (micro_batches ? 1 : 0); }
+};
+
+DependsOn sizes_of(const Polynomials& polynomials, const TokenParts& parts) {
+  DependsOn found;
+  for (const auto& [others, part] : parts) {
+    for (const auto& [monomial, coefficient] : part) {
+      for (const auto& [number, exponent] : monomial) {
+        const Variable& variable = polynomials.variable_at(number);
+        if (variable.kind == Variable::Kind::size) found.axes.insert(variable.axis);
+        found.micro_batches = found.micro_batches || variable.kind == Variable::Kind::micro_batches;
+      }
+    }
+  }
+  return found;
+}
+
 /// All sizes at which the sum is zero that depends on one size alone.
 std::vector<int> roots_of(const SizeTerms& part) {
   const auto exponent_of = [](const Polynomials::Monomial& monomial) {
@@ -60,6 +81,24 @@ std::vector<int> roots_of(const SizeTerms& part) {
   for (const auto& [monomial, coefficient] : part) coefficients[at(exponent_of(monomial) - lowest)] += coefficient;
   while (!coefficients.empty() && coefficients.back().is_zero()) coefficients.pop_back();
   return whole_roots(coefficients, std::numeric_limits<int>::max());
+}
+
+/// Sizes at which all parts are zero, which depend on one size alone; those of other cases too.
+std::vector<Sizes> zeros_of_one_size(const Polynomials& polynomials, const TokenParts& parts, const DependsOn& on) {
+  std::vector<Sizes> found;
+  for (const int root : roots_of(parts.begin()->second)) {
+    Sizes point;
+    if (on.micro_batches) {
+      point.micro_batches = root;
+    } else {
+      point.axes[*on.axes.begin()] = root;
+    }
+    const bool is_zero = std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
+      return value_at(polynomials, part.second, point).is_zero();
+    });
+    if (is_zero) found.push_back(point);
+  }
+  return found;
 }
 
 /// Whether `a` says no more than `b`.
@@ -175,46 +214,71 @@ std::vector<Reason> reasons_of(const Case& one) {
   return reasons;
 }
 
+std::optional<std::vector<Sizes>> zeros_of_the_one_size(const Reason& reason) {
+  const Polynomials& polynomials = reason.representative->world->polynomials();
+  const TokenParts parts = by_tokens(polynomials, reason.cell->value);
+  const DependsOn on = sizes_of(polynomials, parts);
+  if (on.count() != 1) return std::nullopt;
+  std::vector<Sizes> zeros = zeros_of_one_size(polynomials, parts, on);
+  std::erase_if(zeros, [&](const Sizes& zero) {
+    if (zero.micro_batches) {
+      const int count = *zero.micro_batches;
+      return count != reason.of->exact_micro_batches.value_or(count) ||
+             count < reason.of->least_micro_batches.value_or(count) ||
+             count > reason.of->most_micro_batches.value_or(count);
+    }
+    const auto [axis, size] = *zero.axes.begin();
+    const auto exact = reason.of->exact.find(axis), least = reason.least.find(axis), most = reason.of->most.find(axis);
+    return (exact != reason.of->exact.end() && size != exact->second) ||
+           (least != reason.least.end() && size < least->second) ||
+           (most != reason.of->most.end() && size > most->second);
+  });
+  return zeros;
+}
+
+std::map<Variable, std::set<int>> sizes_beside_zeros(const Reason& reason) {
+  constexpr int most = 64;
+  const Polynomials& polynomials = reason.representative->world->polynomials();
+  std::map<Variable, std::pair<int, int>> exponents;  // the lowest and the highest of each
+  for (const auto& [monomial, coefficient] : polynomials.terms(reason.cell->value)) {
+    for (const auto& [number, exponent] : monomial) {
+      auto& [lowest, highest] = exponents[polynomials.variable_at(number)];
+      lowest = std::min(lowest, exponent), highest = std::max(highest, exponent);
+    }
+  }
+  std::map<Variable, std::set<int>> sizes;
+  for (const auto& [variable, range] : exponents) {
+    const auto of_axis = reason.least.find(variable.axis);
+    const bool is_size = variable.kind == Variable::Kind::size && of_axis != reason.least.end();
+    if (!is_size && (variable.kind != Variable::Kind::micro_batches || !reason.of->least_micro_batches)) continue;
+    const int least = is_size ? of_axis->second : *reason.of->least_micro_batches;
+    for (int i = 0; i <= std::min(range.second - range.first, most); ++i) sizes[variable].insert(least + i);
+  }
+  return sizes;
+}
+
 std::vector<Sizes> zeros_of(const Reason& reason) {
   if (reason.cell->fault == Fault::unowned || !depends_on_sizes(reason)) return {};
   const Polynomials& polynomials = reason.representative->world->polynomials();
   const auto parts = by_tokens(polynomials, reason.cell->value);
-  std::set<Axis> axes;
-  bool micro_batches = false;
-  for (const auto& [others, part] : parts) {
-    for (const auto& [monomial, coefficient] : part) {
-      for (const auto& [number, exponent] : monomial) {
-        const Variable& variable = polynomials.variable_at(number);
-        if (variable.kind == Variable::Kind::size) axes.insert(variable.axis);
-        micro_batches = micro_batches || variable.kind == Variable::Kind::micro_batches;
-      }
-    }
-  }
-  const std::size_t sizes = axes.size() + (micro_batches ? 1 : 0);
-  if (sizes > 1 && always(reason)) return {};
+  const DependsOn on = sizes_of(polynomials, parts);
+  const std::set<Axis>& axes = on.axes;
+  const bool has_count = on.micro_batches;
+  const std::size_t sizes = on.count();
+  if (sizes == 1) return zeros_of_one_size(polynomials, parts, on);
+  if (always(reason)) return {};
   std::vector<Sizes> found;
   Sizes point;
   const auto is_zero = [&] {
     return std::all_of(parts.begin(), parts.end(),
                        [&](const auto& part) { return value_at(polynomials, part.second, point).is_zero(); });
   };
-  if (sizes == 1) {  // roots lie at other cases' sizes too, where it may be right
-    for (const int root : roots_of(parts.begin()->second)) {  // all parts are zero at once
-      if (micro_batches) {
-        point.micro_batches = root;
-      } else {
-        point.axes[*axes.begin()] = root;
-      }
-      if (is_zero()) found.push_back(point);
-    }
-    return found;
-  }
   const int most = sizes == 2 ? 64 : sizes == 3 ? 16 : 8;
   const auto look = [&](const auto& self, std::set<Axis>::const_iterator axis) -> void {
     constexpr std::size_t enough = 16;  // of several sizes: to see that not all are wrong
     if (found.size() >= enough) return;
     const bool last = axis == axes.end();
-    if (last && (!micro_batches || point.micro_batches)) {
+    if (last && (!has_count || point.micro_batches)) {
       if (is_zero()) found.push_back(point);
       return;
     }

@@ -2,10 +2,15 @@
 //
 // What a scenario shows to be refused for all sizes of a range, whatever the other axes have: that it is refused
 // beside some of them says nothing of the others.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <set>
+#include <utility>
 
+#include "lockstep/scenario.h"
 #include "src/base/at.h"
 #include "src/symbolic/parametric/layouts.h"
 
@@ -20,13 +25,42 @@ std::int64_t needed_for(const Json& coordinate) {
   return whole < 0 ? -whole : whole + 1;
 }
 
+/// Whether parameters may lie elsewhere than the file lists them.
+bool places_parameters(const Json* schedule) {
+  const Json* edits = schedule == nullptr ? nullptr : schedule->find("edits");
+  const auto places = [](const Json& edit) {
+    return edit.find("parameter") != nullptr &&
+           std::any_of(edit.members().begin(), edit.members().end(), [](const Json::Member& member) {
+             return member.key == "shape" || member.key == "shard" || member.key == "stage" || member.key == "only";
+           });
+  };
+  return edits != nullptr && std::any_of(edits->items().begin(), edits->items().end(), places);
+}
+
+/// Names of steps that edits speak of, each as often as they do: what such a step names itself may be gone.
+std::multiset<std::string> edited_steps(const Json* schedule) {
+  std::multiset<std::string> names;
+  const Json* edits = schedule == nullptr ? nullptr : schedule->find("edits");
+  if (edits == nullptr) return names;
+  for (const Json& edit : edits->items()) {
+    for (const Json::Member& member : edit.members()) {
+      if (member.key != "before" && member.key != "after" && member.value.is_string())
+        names.insert(member.value.text());
+    }
+  }
+  return names;
+}
+
 /// The smallest size of an axis at which all coordinates exist that the file itself names, in "only", "over", "root"
 /// and "stage".
-std::int64_t needed_size(const Json& value, Axis axis) {
+std::int64_t needed_size(const Json& value, Axis axis, const std::multiset<std::string>& edited) {
+  const Json *name = value.find("name"), *set = value.find("set");
+  if (name != nullptr && name->is_string() && edited.count(name->text()) > 0) return 1;
+  if (set != nullptr && set->is_string() && edited.count(set->text()) > 1) return 1;
   std::int64_t needed = 1;
-  for (const Json& item : value.items()) needed = std::max(needed, needed_size(item, axis));
+  for (const Json& item : value.items()) needed = std::max(needed, needed_size(item, axis, edited));
   for (const Json::Member& member : value.members()) {
-    needed = std::max(needed, needed_size(member.value, axis));
+    needed = std::max(needed, needed_size(member.value, axis, edited));
     const bool names_axes = member.key == "only" || member.key == "over" || member.key == "root";
     const Json* named = names_axes && member.value.is_object() ? member.value.find(name_of(axis)) : nullptr;
     if (axis == Axis::pp && member.key == "stage") named = &member.value;
@@ -119,16 +153,84 @@ bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::opt
     if (truth(rule.condition.tree(), sizes, micro_batches).value_or(false)) return true;
   }
   const Json *model = document_.find("model"), *schedule = document_.find("schedule");
-  const Json* parameters = model == nullptr ? nullptr : model->find("parameters");
+  const Json* parameters = model == nullptr || places_parameters(schedule) ? nullptr : model->find("parameters");
+  const std::multiset<std::string> edited = edited_steps(schedule);
   for (const auto& [axis, of_axis] : sizes) {
     if (parameters != nullptr && cuts_unevenly(*parameters, axis, of_axis)) return true;
     if (!of_axis.high) continue;
     const auto needs_more = [&, of = axis](const Json* part) {
-      return part != nullptr && *of_axis.high < Rational(needed_size(*part, of));
+      return part != nullptr && *of_axis.high < Rational(needed_size(*part, of, edited));
     };
     if (needs_more(parameters) || needs_more(schedule)) return true;
   }
   return false;
+}
+
+/// A rule that was not met refuses once a scenario is read that it refuses: it may be one of something that is not
+/// there.
+void Layouts::find_rules(Axis axis) const {
+  const std::map<std::string, RefusingRule> others = other_rules_;  // reading finds more
+  for (const auto& [text, rule] : others) {
+    for (int size = 1; size <= most_listed && !rules_.contains(text); ++size) {
+      const std::map<Axis, SizeRange> sizes = {{axis, SizeRange::exactly(Rational(size))}};
+      if (!truth(rule.condition.tree(), sizes, std::nullopt).value_or(false)) continue;
+      read(with(axis, size));
+      break;
+    }
+  }
+}
+
+/// Each size up to most_listed of which the scenario shows that it is refused.
+void Layouts::list_refused(Proof::Refused& refused) const {
+  refused.tried = most_listed;
+  refused.sizes.clear();
+  find_rules(refused.axis);
+  for (int size = 1; size <= refused.tried; ++size) {
+    if (is_refused_at(refused.axis, size)) refused.sizes.push_back(size);
+  }
+}
+
+std::optional<int> Layouts::refused_from(Axis axis) const {
+  constexpr int farthest = 4096;
+  const auto all_from = [&](int size) { return refuses_all({{axis, SizeRange::from(size)}}, std::nullopt); };
+  int some = 0, all = 1;
+  while (all <= farthest && !all_from(all)) some = std::exchange(all, 2 * all);
+  if (all > farthest) return std::nullopt;
+  while (all - some > 1) {
+    const int middle = some + (all - some) / 2;
+    (all_from(middle) ? all : some) = middle;
+  }
+  return all;
+}
+
+/// What refuses a size beside those of base() may allow it beside others, and what it refuses besides is not seen.
+std::optional<Proof::Refused> Layouts::refused_beside(const Proof::Refused& read_as) const {
+  Proof::Refused beside{read_as.axis, {}, read_as.tried, "", std::nullopt};
+  for (const int size : read_as.sizes) {
+    const Sizes sizes = with(read_as.axis, size);
+    const bool by_rule =
+        std::any_of(rules_.begin(), rules_.end(), [&](const auto& one) { return holds_at(one.second, sizes); });
+    if (!by_rule && !is_refused_at(read_as.axis, size) && !out_of_reach_.contains(sizes)) beside.sizes.push_back(size);
+  }
+  if (!beside.sizes.empty()) {
+    beside.why = refusal(with(read_as.axis, beside.sizes.front()));
+    return beside;
+  }
+  const Json* model = document_.find("model");
+  const Json* preset = model == nullptr ? nullptr : model->find("preset");
+  if (preset == nullptr || builtin_model(preset->text()) != nullptr) return std::nullopt;
+  for (const int size : allowed_.at(read_as.axis)) {  // what is cut may hang on it
+    const std::shared_ptr<const Scenario> scenario = read(with(read_as.axis, size));
+    if (scenario == nullptr) continue;
+    for (const Parameter& parameter : scenario->schedule->model.parameters()) {
+      for (const Shard& shard : parameter.shard) {
+        if (shard.axis != read_as.axis || shard.uneven) continue;
+        beside.why = fmt::format("the model file cuts \"{}\" over it", parameter.name);
+        return beside;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 /// Of each rule that refuses none of the sizes that were tried, the first one that it does refuse, of some hundred and

@@ -66,19 +66,21 @@ std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& kn
 }
 
 /// Leaves out sizes in the middle of the longest lists while there are too many points to look at all. The largest of
-/// each stands for all beyond it, and stays.
-void thin_out(std::vector<std::vector<int>>& values) {
+/// each stands for all beyond it, and stays. Whether there were any.
+bool thin_out(std::vector<std::vector<int>>& values) {
   constexpr double most_points = 100'000;
   const auto points = [&] {
     double product = 1;
     for (const std::vector<int>& list : values) product *= static_cast<double>(list.size());
     return product;
   };
+  const bool is_thinned = points() > most_points;
   while (points() > most_points) {
     auto longest = std::max_element(values.begin(), values.end(),
                                     [](const auto& a, const auto& b) { return a.size() < b.size(); });
     longest->erase(longest->begin() + static_cast<std::ptrdiff_t>(longest->size() / 2));
   }
+  return is_thinned;
 }
 
 /// Sizes that stand for others: a case has more of them before the next size of the grid.
@@ -120,7 +122,7 @@ Box box_of_case(const CaseSizes& one, const Grid& grid) {
 /// A grid with all sizes that matter to one of the reasons.
 Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes,
              bool micro_batches) {
-  Grid grid{axes, micro_batches, {}, {}, {}, {}};
+  Grid grid{axes, micro_batches, {}, {}, {}, {}, false};
   std::vector<std::vector<int>> roots(grid.dimensions());  // where values depend on this size alone
   std::vector<Sizes> zeros;                                // of each reason, at the least sizes at which it is one
   for (const Reason& reason : reasons) {
@@ -165,7 +167,7 @@ Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
     }
     grid.values.emplace_back(values.begin(), values.end());
   }
-  thin_out(grid.values);
+  grid.is_thinned = thin_out(grid.values);
   find_wide(grid, cases);
   std::vector<Point> points = grid.points();
   for (const Sizes& zero : zeros) {
@@ -270,12 +272,15 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
   Grid grid = grid_of(cases, reasons, axes, micro_batches);
   grid.words = words;
   const std::string where_cut = fmt::format(", wherever {} an element these owners", words.cuts);
+  // At sizes that were left out of the grid others may be wrong than the sentence names.
+  const std::string others = grid.is_thinned ? ", and perhaps at others" : "";
   const Places of_certain = places_of(grid, certain), of_cut = places_of(grid, by_cut);
-  if (certain.empty()) return text_of(grid, by_cut, of_cut, true) + where_cut;
+  if (certain.empty()) return text_of(grid, by_cut, of_cut, !grid.is_thinned) + where_cut + others;
   const std::set<Point>&wrong = of_certain.wrong, &more = of_cut.wrong;
   if (std::includes(wrong.begin(), wrong.end(), more.begin(), more.end()))
-    return text_of(grid, certain, of_certain, true);
-  return text_of(grid, certain, of_certain, false) + "; also " + text_of(grid, by_cut, of_cut, false) + where_cut;
+    return text_of(grid, certain, of_certain, !grid.is_thinned) + others;
+  return text_of(grid, certain, of_certain, false) + "; also " + text_of(grid, by_cut, of_cut, false) + where_cut +
+         others;
 }
 
 }  // namespace lockstep::parametric

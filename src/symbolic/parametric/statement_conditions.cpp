@@ -41,10 +41,14 @@ struct Examined {
   explicit Examined(const Reason& the_reason)
       : reason(&the_reason), is_always(is_always_wrong(the_reason)), zero(zero_condition(the_reason)) {
     if (!is_always) exception = exception_of(the_reason);
+    if (is_always || exception) return;
+    zeros = zeros_of_the_one_size(the_reason);
+    is_always = zeros && zeros->empty() && reason->cell->fault != Fault::unowned;
   }
   const Reason* reason;
   bool is_always;
   std::optional<ZeroCondition> zero, exception;
+  std::optional<std::vector<Sizes>> zeros;  ///< of what has no exception that is a product
 };
 
 /// Whether a value that is zero where `own` holds (never, where there is none) is zero there because `wider` holds.
@@ -96,6 +100,18 @@ std::vector<ZeroCondition> conditions_of(const std::vector<Examined>& reasons) {
   return conditions;
 }
 
+/// "dp = 3 or dp = 7" where the value depends on one size alone, else "-6 + 8/dp + tp = 0".
+std::string where_zero(const Reason& reason, const std::optional<std::vector<Sizes>>& zeros) {
+  if (!zeros || zeros->empty())
+    return reason.representative->world->polynomials().to_string(reason.cell->value) + " = 0";
+  std::vector<std::string> sizes;
+  for (const Sizes& zero : *zeros) {
+    if (zero.micro_batches) sizes.push_back(fmt::format("micro_batches = {}", *zero.micro_batches));
+    for (const auto& [axis, size] : zero.axes) sizes.push_back(fmt::format("{} = {}", name_of(axis), size));
+  }
+  return fmt::format("{}", fmt::join(sizes, " or "));
+}
+
 std::vector<ReasonGroup> groups_of(const std::vector<Reason>& reasons, const Grid& grid) {
   const std::vector<Examined> all(reasons.begin(), reasons.end());
   const std::vector<ZeroCondition> conditions = conditions_of(all);
@@ -110,9 +126,8 @@ std::vector<ReasonGroup> groups_of(const std::vector<Reason>& reasons, const Gri
       if (wider != conditions.end()) found.condition = *wider;
       if (found.condition) found.unless = "unless " + describe(*found.condition);
     } else {
-      const bool where = reason.cell->fault == Fault::unowned;
-      found.unless = fmt::format("{} {} = 0", where ? "where" : "unless",
-                                 reason.representative->world->polynomials().to_string(reason.cell->value));
+      found.unless = fmt::format("{} {}", reason.cell->fault == Fault::unowned ? "where" : "unless",
+                                 where_zero(reason, examined.zeros));
     }
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const ReasonGroup& each) { return each.unless == found.unless; });
@@ -123,6 +138,20 @@ std::vector<ReasonGroup> groups_of(const std::vector<Reason>& reasons, const Gri
 }
 
 }  // namespace
+
+std::string describe_condition(const Reason& reason) {
+  std::string text = parametric::describe(*reason.of);
+  for (const auto& [axis, least] : reason.least) {
+    const auto of_case = reason.of->least.find(axis);
+    if (of_case != reason.of->least.end() && of_case->second < least)
+      text += fmt::format("{}{} ≥ {}", text.empty() ? "" : " and ", name_of(axis), least);
+  }
+  if (!is_always_wrong(reason))
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", reason.cell->fault == Fault::unowned ? "where" : "unless",
+                        where_zero(reason, zeros_of_the_one_size(reason)));
+  if (reason.by_cut) text += std::string(text.empty() ? "" : ", ") + "wherever its cuts give an element these owners";
+  return text;
+}
 
 bool needs_conditions(const std::vector<Reason>& reasons) {
   return std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {

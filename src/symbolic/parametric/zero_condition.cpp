@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -31,6 +32,22 @@ std::optional<ZeroCondition> zero_of(const Polynomials& polynomials, const SizeT
     condition.product = Rational(1) / condition.product;
   }
   return condition;
+}
+
+/// The size at which a power of one size is the number; none where there is none, or the condition is another one.
+std::optional<int> root_of(const ZeroCondition& condition) {
+  if (condition.exponents.size() != 1 || condition.exponents.begin()->second < 0) return std::nullopt;
+  const int exponent = condition.exponents.begin()->second;
+  int low = 1, high = std::numeric_limits<int>::max();
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (power(Rational(middle), exponent) < condition.product) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return power(Rational(low), exponent) == condition.product ? std::optional(low) : std::nullopt;
 }
 
 }  // namespace
@@ -63,6 +80,7 @@ ZeroCondition ZeroCondition::within(const CaseSizes& one) const {
 bool ZeroCondition::never_holds(const Reason& reason) const {
   const ZeroCondition here = within(*reason.of);
   if (here.exponents.empty()) return !here.product.is_one();
+  if (here.exponents.size() == 1 && here.exponents.begin()->second > 0 && !root_of(here)) return true;
   Rational smallest(1);
   std::optional<Rational> largest(1);
   bool whole = true;
@@ -97,6 +115,8 @@ std::optional<ZeroCondition> zero_condition(const Reason& reason) {
 }
 
 std::string describe(const ZeroCondition& condition) {
+  if (const auto root = root_of(condition))
+    return fmt::format("{} = {}", name_of(condition.exponents.begin()->first), *root);
   std::vector<std::string> above, below;
   for (const auto& [variable, exponent] : condition.exponents) {
     for (int i = 0; i < std::abs(exponent); ++i) (exponent > 0 ? above : below).push_back(name_of(variable));

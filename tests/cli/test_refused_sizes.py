@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sizes of an axis `prove` calls refused, against `check` at each size up to 70; and none is refused silently."""
+
+import json
+
+import pytest
+
+BACKWARD = {"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward"}]}
+REDUCE = {"name": "r", "op": "all_reduce", "over": "dp"}
+GPT2 = {"preset": "gpt2", "layers": 6, "hidden": 16, "heads": 4, "vocab": 50, "positions": 8, "make_vocab_size_divisible_by": 8}
+
+
+def scenario(steps=(), edits=(), model=None, layout=None):
+    return {
+        "lockstep": 1,
+        "layout": layout or {"dp": 2},
+        "model": model or {"parameters": [{"name": "w", "shape": [4]}]},
+        "batch": {"micro_batches": 1, "tokens": "even", "loss": "sum"},
+        "schedule": {"steps": [BACKWARD, REDUCE, *steps], "edits": list(edits)},
+    }
+
+
+def cut(extent, **keys):
+    return {"name": "w", "shape": [extent], "shard": {"tp": 0}, **keys}
+
+
+@pytest.fixture
+def proof(run, files):
+    def ask(document):
+        (files / "a.json").write_text(json.dumps(document))
+        return json.loads(run("prove", "-f", "json", "a.json").stdout)
+
+    return ask
+
+
+@pytest.fixture
+def refused_by_check(run, files):
+    """The sizes of an axis up to 70 that `check` refuses, beside the file's own of the others."""
+
+    def ask(document, axis):
+        names = []
+        for size in range(1, 71):
+            name = f"{axis}{size}.json"
+            (files / name).write_text(json.dumps({**document, "layout": {**document["layout"], axis: size}}))
+            names.append(name)
+        lines = run("check", "-q", "--no-blame", "--engine", "symbolic", *names).stdout.splitlines()
+        verdicts = {line.split()[1]: line.split()[0] for line in lines if line.split()[1:] and line.split()[1] in names}
+        assert verdicts.keys() == set(names)
+        return [size for size in range(1, 71) if verdicts[f"{axis}{size}.json"] == "error"]
+
+    return ask
+
+
+def listed(proof, axis):
+    [refused] = [one for one in proof["refused"] if one["axis"] == axis] or [{"sizes": []}]
+    return [size for size in range(1, 71) if size in refused["sizes"] or size >= refused.get("from", 71)]
+
+
+def once(coordinate, **keys):
+    return {"name": "s", "op": "scale", "by": "1", "only": {"dp": [coordinate]}, **keys}
+
+
+@pytest.mark.parametrize(
+    "document, axis",
+    [
+        (scenario([once(4)], layout={"dp": 8}), "dp"),
+        (scenario(model={"parameters": [cut(24)]}, layout={"tp": 2, "dp": 2}), "tp"),
+        (scenario(model={"parameters": [cut(64), {"name": "v", "shape": [48], "shard": {"tp": 0}}]}, layout={"tp": 2, "dp": 2}), "tp"),
+        # What edits take away refuses nothing.
+        (scenario([once(4)], [{"drop": "s"}]), "dp"),
+        (scenario([once(4)], [{"set": "s", "only": None}]), "dp"),
+        (scenario([once(4, only={})], [{"set": "s", "only": {"dp": [4]}}, {"set": "s", "only": None}]), "dp"),
+        (scenario([], [{"insert": once(4), "after": "r"}, {"drop": "s"}]), "dp"),
+        (scenario([], [{"insert": once(4), "after": "r"}], layout={"dp": 8}), "dp"),
+        (scenario(edits=[{"parameter": "w", "shard": None}], model={"parameters": [cut(7)]}, layout={"tp": 2, "dp": 2}), "tp"),
+    ],
+)
+def test_the_sizes_that_are_refused_alone_are_those_that_check_refuses(proof, refused_by_check, document, axis):
+    assert listed(proof(document), axis) == refused_by_check(document, axis)
+
+
+def test_a_layer_for_each_stage(run, files):
+    """pp 7 was listed, and pp 8 was not: it was taken for a size that is allowed, and right."""
+    document = {"lockstep": 1, "layout": {"pp": 3}, "model": GPT2, "batch": {"micro_batches": 2}, "schedule": {"framework": "megatron"}}
+    (files / "a.json").write_text(json.dumps(document))
+    said = run("prove", "a.json").stdout
+    assert "  tp 3 and tp ≥ 5 are refused: tp 3: " in said
+    assert "  pp ≥ 7 are refused: pp 7: 6 layers cannot fill pp * virtual_stages = 7 * 1 stages: some would be empty.\n" in said
+
+
+def test_what_the_shapes_of_a_model_file_refuse_is_told(run, files, proof):
+    parameters = [{"name": "w", "shape": ["8"], "shard": {"tp": 0}}]
+    (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "m", "sizes": {}, "parameters": parameters}))
+    document = scenario(model={"preset": "./m.jsonc"}, layout={"tp": 2, "dp": 2})
+    [beside] = proof(document)["refused_beside"]
+    assert (beside["axis"], beside["sizes"], beside["tried"]) == ("tp", [3, 5, 6, 7], 8)
+    assert "  tp 3, 5-7 are refused beside the other sizes that were tried, and larger ones may be: tp 3: " in run("prove", "a.json").stdout
+    # All that were tried are allowed, and others need not be.
+    parameters[0]["shape"] = ["840"]
+    (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "m", "sizes": {}, "parameters": parameters}))
+    [beside] = proof(document)["refused_beside"]
+    assert (beside["axis"], beside["sizes"]) == ("tp", [])
+    assert f'  sizes of tp above {beside["tried"]} may be refused: the model file cuts "w" over it\n' in run("prove", "a.json").stdout
+    parameters[0]["shard"] = {}
+    (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "m", "sizes": {}, "parameters": parameters}))
+    assert proof(document)["refused_beside"] == []
