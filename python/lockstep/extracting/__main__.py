@@ -11,13 +11,20 @@ from lockstep.extracting.ranks import Failed, extract
 
 
 def written(extraction):
-    """An event in each line."""
-    programs = []
-    for program in extraction.pop("programs"):
-        events = ",\n      ".join(json.dumps(event) for event in program["events"])
-        programs.append('    {"ranks": %s, "played": %s, "events": [\n      %s\n    ]}' % (json.dumps(program["ranks"]), json.dumps(program["played"]), events))
+    """Its text, in parts: an event in each line."""
+    programs, texts = extraction.pop("programs"), {}  # texts: by the identity of an event, of which many programs have the same
+
+    def text(event):
+        if id(event) not in texts:
+            texts[id(event)] = json.dumps(event)
+        return texts[id(event)]
     head = ",\n  ".join('"%s": %s' % (key, json.dumps(value)) for key, value in extraction.items())
-    return "{\n  %s,\n  \"programs\": [\n%s\n  ]\n}\n" % (head, ",\n".join(programs))
+    yield "{\n  %s,\n  \"programs\": [\n" % head
+    for number, program in enumerate(programs):
+        events = ",\n      ".join(map(text, program["events"]))
+        yield '%s    {"ranks": %s, "played": %s, "events": [\n      %s\n    ]}' % (
+            ",\n" if number else "", json.dumps(program["ranks"]), json.dumps(program["played"]), events)
+    yield "\n  ]\n}\n"
 
 
 def main(settings, descriptor):
@@ -44,7 +51,7 @@ def main(settings, descriptor):
     for line in said if not quiet else ():
         print("lockstep extract: " + line, file=sys.stderr)
     with os.fdopen(int(descriptor), "w", encoding="utf-8") as file:
-        file.write(written(extraction))
+        file.writelines(written(extraction))
     return 0
 
 
