@@ -10,20 +10,37 @@ import sys
 from lockstep.extracting.ranks import Failed, extract
 
 
-def written(extraction):
-    """Its text, in parts: an event in each line."""
-    programs, texts = extraction.pop("programs"), {}  # texts: by the identity of an event, of which many programs have the same
+FEW = 64  # so many programs have all their events themselves
 
-    def text(event):
-        if id(event) not in texts:
-            texts[id(event)] = json.dumps(event)
-        return texts[id(event)]
-    head = ",\n  ".join('"%s": %s' % (key, json.dumps(value)) for key, value in extraction.items())
-    yield "{\n  %s,\n  \"programs\": [\n" % head
-    for number, program in enumerate(programs):
-        events = ",\n      ".join(map(text, program["events"]))
-        yield '%s    {"ranks": %s, "played": %s, "events": [\n      %s\n    ]}' % (
-            ",\n" if number else "", json.dumps(program["ranks"]), json.dumps(program["played"]), events)
+
+def shared(programs):
+    """By identity: the number of each event that several programs have; and these events."""
+    seen, numbers, events = set(), {}, []
+    for event in (event for program in programs for event in program["events"]):
+        if id(event) in seen and id(event) not in numbers:
+            numbers[id(event)] = len(events)
+            events.append(event)
+        seen.add(id(event))
+    return numbers, events
+
+
+def written(extraction):
+    """Its text, in parts: an event in each line. Where there are many programs, those that several have stand before all, and programs have their numbers:
+    16,384 ranks would take hundreds of megabytes."""
+    programs = extraction.pop("programs")
+    numbers, events = shared(programs) if len(programs) > FEW else ({}, [])
+    yield "{\n  " + "".join('"%s": %s,\n  ' % (key, json.dumps(value)) for key, value in extraction.items())
+    if events:
+        yield '"events": [\n      %s\n  ],\n  ' % ",\n      ".join(map(json.dumps, events))
+    yield '"programs": [\n'
+    for place, program in enumerate(programs):
+        yield '%s    {"ranks": %s, "played": %s, "events": [\n      ' % (",\n" if place else "", json.dumps(program["ranks"]), json.dumps(program["played"]))
+        before = ""
+        for event in program["events"]:
+            number = numbers.get(id(event))
+            yield before + (json.dumps(event) if number is None else str(number))
+            before = ", " if number is not None else ",\n      "
+        yield "\n    ]}"
     yield "\n  ]\n}\n"
 
 
