@@ -116,7 +116,7 @@ TEST_CASE("a program names events that stand before all by their numbers") {
     }
     return std::string();
   };
-  CHECK(refusal(with("[" + yields + "]", "0", "1"), "1\n") ==
+  CHECK(refusal(with("[" + yields + "]", "1", ends), "1,") ==
         "expected an event, or the number of one of the file's \"events\", of which there is 1, found the number 1");
   CHECK(refusal(with("[]", "-1", ends), "-1,") ==
         "expected an event, or the number of one of the file's \"events\", of which there are 0, found the number -1");
