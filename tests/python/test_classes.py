@@ -266,6 +266,25 @@ def test_events_of_many_programs_are_kept_and_written_once(tmp_path, monkeypatch
     assert reports[0] == reports[1] and 3 * sizes[0] < sizes[1]
 
 
+def test_who_is_played_later_is_told_what_nobody_can_know_and_is_not_played_again():
+    def left(*own):
+        return {"numbers": {"call": [[0, 1, 2, 3], "all_reduce", None, [list(own)]]}}
+    mesh = Mesh(MESH)
+    known = Found()
+    known.add(0, 0, left(None, None))
+    known.tell_what_nobody_knows()
+    assert known.told["call"] == [[[None, None]]] * 4 and known.again(mesh) == set()
+    known.add(1, 0, left(0, 0))
+    assert known.again(mesh) == set()
+    for rank in range(2):  # they know it now
+        known.add(rank, 0, left(7, 7))
+    assert known.again(mesh) == {0, 1} and known.told["call"] == [[[7, 7]]] * 4
+    known = Found()
+    known.add(0, 0, left(None, 3))  # of which others may have put in more
+    known.tell_what_nobody_knows()
+    assert known.told == {} and known.again(mesh) == set()
+
+
 def test_counts_of_ranks_that_were_not_played_are_those_at_the_same_coordinates():
     known, mesh = Found(), Mesh(MESH)
     stage = lambda rank: [[rank // 20]]  # noqa: E731
