@@ -120,7 +120,10 @@ Place ExtractionText::place(std::size_t program, const Place& within) const {
 }
 
 int ExtractionText::line(std::size_t program, const Place& within) const {
-  const std::size_t begin = items_[program].begin + within.begin;
+  return line_at(items_[program].begin + within.begin);
+}
+
+int ExtractionText::line_at(std::size_t begin) const {
   return static_cast<int>(std::upper_bound(lines_.begin(), lines_.end(), begin) - lines_.begin());
 }
 

@@ -26,11 +26,15 @@ class ExtractionText {
   Place place(std::size_t program, const Place& within) const;
   /// From 1.
   int line(std::size_t program, const Place& within) const;
+  /// The same of a value of the head.
+  int line(const Place& of_head) const { return line_at(of_head.begin); }
 
  private:
   struct Item {
     std::size_t begin = 0, end = 0;
   };
+  int line_at(std::size_t begin) const;
+
   std::shared_ptr<const Source> source_;
   std::vector<Item> items_;
   std::vector<std::size_t> lines_;  // where they begin

@@ -28,6 +28,7 @@ class ExtractionReader {
   Extraction run() {
     const Json head = text_.head(mistakes_);
     stop_at_mistakes();
+    events_ = head.find("events");
     read_head(Event(head, "lockstep_extract", mistakes_, "file"));
     const Json* programs = head.find("programs");
     if (programs != nullptr && programs->items().size() != text_.programs()) {
@@ -102,6 +103,8 @@ class ExtractionReader {
     }
     extraction_.placements = event.texts("placements");
     if (event.find("counts_taken") != nullptr) extraction_.counts_taken = event.whole("counts_taken");
+    if (events_ != nullptr && !events_->is_array())
+      event.mistake(*events_, fmt::format("\"events\": expected a list, found {}", events_->describe()));
     const Json* programs = event.required("programs");
     if (programs != nullptr && !programs->is_array())
       event.mistake(*programs, fmt::format("\"programs\": expected a list, found {}", programs->describe()));
@@ -121,12 +124,30 @@ class ExtractionReader {
       if (events != nullptr && !events->is_array())
         event.mistake(*events, fmt::format("\"events\": expected a list, found {}", events->describe()));
       if (events != nullptr && own.empty()) {
-        for (const Json& one : events->items()) reader.event(one, text_.line(index, one.place()), own);
+        for (const Json& one : events->items()) read_event(reader, index, one, own);
         reader.end(*events, own);
       }
       for (const int rank : details.ranks) give(rank, reader);
     }
-    for (const Diagnostic& one : own.sorted()) mistakes_.add(text_.place(index, one.place), one.message);
+    for (const Diagnostic& one : own.sorted()) {
+      const bool is_shared = events_ != nullptr && one.place.source == events_->place().source;
+      mistakes_.add(is_shared ? one.place : text_.place(index, one.place), one.message);
+    }
+  }
+
+  /// `one`: an event, or the number of one that several programs have.
+  void read_event(ProgramReader& reader, std::size_t program, const Json& one, Diagnostics& mistakes) {
+    if (!one.is_number()) return reader.event(one, text_.line(program, one.place()), mistakes);
+    const std::size_t count = events_ == nullptr ? 0 : events_->items().size();
+    const std::optional<std::int64_t> number = whole_number_of(one);
+    if (!number || *number < 0 || static_cast<std::size_t>(*number) >= count) {
+      return mistakes.add(one.place(),
+                          fmt::format("expected an event, or the number of one of the file's \"events\", of "
+                                      "which there {} {}, found {}",
+                                      count == 1 ? "is" : "are", count, one.describe()));
+    }
+    const Json& shared = events_->items()[static_cast<std::size_t>(*number)];
+    reader.event(shared, text_.line(shared.place()), mistakes);
   }
 
   /// What the run knows of one rank.
@@ -200,6 +221,7 @@ class ExtractionReader {
 
   std::shared_ptr<const Source> source_;
   ExtractionText text_;
+  const Json* events_ = nullptr;  // that programs name by their numbers; while run() has the head
   Diagnostics mistakes_;
   Extraction extraction_;
 };

@@ -97,6 +97,11 @@ void ProgramReader::event(const Json& json, int line, Diagnostics& mistakes) {
 }
 
 void ProgramReader::end(const Json& events, Diagnostics& mistakes) {
+  // Of many programs what these have in reserve is a third of all.
+  program_.calls.shrink_to_fit();
+  program_.sources.shrink_to_fit();
+  details_.calls.shrink_to_fit();
+  details_.contributions.shrink_to_fit();
   if (!ended_)
     mistakes.add(events.place(), "the program has no \"end\": what it does after its last event is not known");
   for (const auto& [step, place] : result_places_) {

@@ -152,10 +152,7 @@ ProgramForms::View ProgramForms::view(int rank, const SourceTerm& term, std::int
   view.move = first - term.offset;
   view.factor = term.coefficient;
   if (source.call < 0) {
-    Atom atom;
-    atom.source = rank;
-    atom.micro_batch = term.source;
-    view.own = Stretch{0, source.elements, forms_.make({{forms_.atom(atom), Rational(1)}}), 0};
+    view.own = Stretch{0, source.elements, forms_.make({{contribution(rank, term.source), Rational(1)}}), 0};
     return view;
   }
   const ProgramCall& call = program.calls[at(source.call)];
@@ -178,12 +175,39 @@ ProgramForms::View ProgramForms::view(int rank, const SourceTerm& term, std::int
   return view;
 }
 
+std::optional<Stretch> ProgramForms::sum_of_own(int rank, const ContentPart& part) {
+  const RankProgram& program = programs_.of(rank);
+  const auto is_own = [&](const SourceTerm& term) {
+    const ProgramSource& source = program.sources[at(term.source)];
+    return source.call < 0 && term.offset == part.terms.front().offset && term.offset + part.count <= source.elements;
+  };
+  if (part.terms.empty() || !std::all_of(part.terms.begin(), part.terms.end(), is_own)) return std::nullopt;
+  Budget::spend(1 + static_cast<std::int64_t>(part.terms.size() / 4));
+  std::vector<std::pair<int, Rational>> terms;
+  for (const SourceTerm& term : part.terms) {
+    if (!term.coefficient.is_zero()) terms.emplace_back(contribution(rank, term.source), term.coefficient);
+  }
+  const int form = forms_.make(terms);
+  return Stretch{part.first, part.first + part.count, form, form == 0 ? 0 : part.terms.front().offset - part.first};
+}
+
+int ProgramForms::contribution(int rank, int source) {
+  Atom atom;
+  atom.source = rank;
+  atom.micro_batch = source;
+  return forms_.atom(atom);
+}
+
 Stretches ProgramForms::evaluate(int rank, const ProgramContent& content) {
   Stretches stretches;
   std::vector<View> views;
   for (const ContentPart& part : content) {
     if (!part.unknown.empty()) {
       add(stretches, {part.first, part.first + part.count, unknown(part.unknown), 0});
+      continue;
+    }
+    if (const std::optional<Stretch> own = sum_of_own(rank, part)) {
+      add(stretches, *own);
       continue;
     }
     views.clear();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,11 @@ class ProgramForms {
   struct View;
   void compose(int meeting);
   Stretches evaluate(int rank, const ProgramContent& content);
+  /// Where the terms are the rank's own contributions, element by element: their sum, made at once. The form of each
+  /// and of each times its coefficient would be kept as well: of many ranks they are most of all forms.
+  std::optional<Stretch> sum_of_own(int rank, const ContentPart& part);
+  /// Its atom.
+  int contribution(int rank, int source);
   View view(int rank, const SourceTerm& term, std::int64_t first);
   /// The sum of what the views show of [begin, end).
   void add_sum(std::vector<View>& views, std::int64_t begin, std::int64_t end, Stretches& sum);

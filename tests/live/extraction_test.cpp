@@ -87,6 +87,53 @@ TEST_CASE("an extraction is read") {
   CHECK(extraction.programs.members == std::vector<std::vector<int>>{{0, 1}});
 }
 
+TEST_CASE("a program names events that stand before all by their numbers") {
+  const std::string yields =
+      R"({"event": "contribution", "step": 0, "micro_batch": 0, "parameter": 7, "piece": 0, "source": 0})";
+  const std::string ends = R"({"event": "end"})";
+  const auto with = [&](const std::string& events, const std::string& first, const std::string& last) {
+    std::string text = right_extraction;
+    text.replace(text.find(yields), yields.size(), first);
+    text.replace(text.find(ends), ends.size(), last);
+    return text.insert(text.find("\"programs\""), "\"events\": " + events + ", ");
+  };
+  const std::string shared = with("[" + ends + ", " + yields + "]", "1", "0");
+  const Extraction extraction = read_extraction(extraction_source(shared));
+  CHECK(extraction.details.at(0).contributions.at(0).line == 7);  // where it stands
+  CHECK(extraction.details.at(0).calls.at(0).line == 11);
+  const VerifyResult whole = verify_extraction(extraction_source(right_extraction), {});
+  const VerifyResult result = verify_extraction(extraction_source(shared), {});
+  CHECK(result.count(VerifiedPiece::Verdict::right) == whole.count(VerifiedPiece::Verdict::right));
+  CHECK(result.count(VerifiedPiece::Verdict::right) == result.pieces.size());
+
+  const auto refusal = [&](const std::string& text, const std::string& at) {
+    try {
+      read_extraction(extraction_source(text));
+    } catch (const InputError& error) {
+      const Diagnostic& first = error.diagnostics().front();
+      CHECK(first.place.source->text.substr(first.place.begin, at.size()) == at);
+      return first.message;
+    }
+    return std::string();
+  };
+  CHECK(refusal(with("[" + yields + "]", "1", ends), "1,") ==
+        "expected an event, or the number of one of the file's \"events\", of which there is 1, found the number 1");
+  CHECK(refusal(with("[]", "-1", ends), "-1,") ==
+        "expected an event, or the number of one of the file's \"events\", of which there are 0, found the number -1");
+  CHECK(refusal(with("{}", yields, ends), "{}") == "\"events\": expected a list, found an object");
+  std::string wrong = yields;
+  wrong.replace(wrong.find("\"piece\": 0"), 10, "\"piece\": 8");
+  CHECK(refusal(with("[" + wrong + "]", "0", ends), "8, \"source\"") == "piece 8 of \"a\", which has 1");
+  // A result of a step that does not end is told where it stands, too.
+  const std::string result_event =
+      R"({"event": "result", "step": 0, "parameter": 7, "piece": 0, "content": [[0, 4, [["1", 1, 0]]]]})";
+  std::string unended = with("[" + result_event + "]", yields, ends);
+  unended.replace(unended.rfind(result_event), result_event.size(), "0");
+  const std::string step = R"({"event": "step", "step": 0, "micro_batches": 1, "tokens": [null]},)";
+  unended.replace(unended.find(step), step.size(), "");
+  CHECK(refusal(unended, "[[0, 4, [[\"1\"") == "a result of optimizer step 0, which has no \"step\" event");
+}
+
 TEST_CASE("of many results about so many coefficients are kept as the options say") {
   std::string text = right_extraction;
   const auto replace = [&](const std::string& from, const std::string& to) {

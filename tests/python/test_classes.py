@@ -14,7 +14,7 @@ from torch_ranks import HERE, PROGRAM, clean_environment, nightly, torch_python
 
 sys.path.insert(0, str(HERE.parents[1] / "python"))
 
-from lockstep.extracting import classes
+from lockstep.extracting import __main__ as extracting, classes
 from lockstep.extracting.classes import Classes, Uneven
 from lockstep.extracting.found import Found
 from lockstep.extracting.local_form import Memory, in_one_order, joined, local, placed
@@ -241,6 +241,48 @@ def test_check_says_which_ranks_ran_and_no_more_of_the_others(tmp_path):
     assert told.startswith("ran %d of 60 ranks (" % len(ranks.asked))
     assert ": each along pp, there the first two and the last along dp and tp; 8 that chance chose (" in told
     assert told.endswith(") did what was predicted of them. The others are taken to do the same at their coordinates.")
+
+
+def test_events_of_many_programs_are_kept_and_written_once(tmp_path, monkeypatch):
+    ranks = Ranks()
+    ranks.classes.extend()
+    every = [event for program in ranks.merged.written(60) for event in program["events"]]
+    once = {json.dumps(event, sort_keys=True) for event in every}
+    assert len({id(event) for event in every}) == len(once) < len(every) / 4
+    reports, sizes = [], []
+    for few in (classes.COMPARED, 1000):  # with more programs than that, and with fewer
+        monkeypatch.setattr(extracting, "FEW", few)
+        path = tmp_path / "step.json"
+        path.write_text("".join(extracting.written({
+            "lockstep_extract": 1, "world": 60, "mesh": {key: MESH[key] for key in ("axes", "sizes")}, "data_axes": ["dp"], "loss": "mean",
+            **ranks.classes.chosen(), "programs": ranks.merged.written(60)})))
+        there, sizes = json.loads(path.read_text()), sizes + [path.stat().st_size]
+        shared = there.get("events", [])
+        found = [shared[event] if isinstance(event, int) else event for program in there["programs"] for event in program["events"]]
+        assert found == every and bool(shared) == (few < 1000)
+        done = subprocess.run([PROGRAM, "check", str(path), "-f", "json"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        reports.append(json.loads(done.stdout))
+    assert reports[0] == reports[1] and 3 * sizes[0] < sizes[1]
+
+
+def test_who_is_played_later_is_told_what_nobody_can_know_and_is_not_played_again():
+    def left(*own):
+        return {"numbers": {"call": [[0, 1, 2, 3], "all_reduce", None, [list(own)]]}}
+    mesh = Mesh(MESH)
+    known = Found()
+    known.add(0, 0, left(None, None))
+    known.tell_what_nobody_knows()
+    assert known.told["call"] == [[[None, None]]] * 4 and known.again(mesh) == set()
+    known.add(1, 0, left(0, 0))
+    assert known.again(mesh) == set()
+    for rank in range(2):  # they know it now
+        known.add(rank, 0, left(7, 7))
+    assert known.again(mesh) == {0, 1} and known.told["call"] == [[[7, 7]]] * 4
+    known = Found()
+    known.add(0, 0, left(None, 3))  # of which others may have put in more
+    known.tell_what_nobody_knows()
+    assert known.told == {} and known.again(mesh) == set()
 
 
 def test_counts_of_ranks_that_were_not_played_are_those_at_the_same_coordinates():

@@ -10,14 +10,38 @@ import sys
 from lockstep.extracting.ranks import Failed, extract
 
 
+FEW = 64  # so many programs have all their events themselves
+
+
+def shared(programs):
+    """By identity: the number of each event that several programs have; and these events."""
+    seen, numbers, events = set(), {}, []
+    for event in (event for program in programs for event in program["events"]):
+        if id(event) in seen and id(event) not in numbers:
+            numbers[id(event)] = len(events)
+            events.append(event)
+        seen.add(id(event))
+    return numbers, events
+
+
 def written(extraction):
-    """An event in each line."""
-    programs = []
-    for program in extraction.pop("programs"):
-        events = ",\n      ".join(json.dumps(event) for event in program["events"])
-        programs.append('    {"ranks": %s, "played": %s, "events": [\n      %s\n    ]}' % (json.dumps(program["ranks"]), json.dumps(program["played"]), events))
-    head = ",\n  ".join('"%s": %s' % (key, json.dumps(value)) for key, value in extraction.items())
-    return "{\n  %s,\n  \"programs\": [\n%s\n  ]\n}\n" % (head, ",\n".join(programs))
+    """Its text, in parts: an event in each line. Where there are many programs, those that several have stand before all, and programs have their numbers:
+    16,384 ranks would take hundreds of megabytes."""
+    programs = extraction.pop("programs")
+    numbers, events = shared(programs) if len(programs) > FEW else ({}, [])
+    yield "{\n  " + "".join('"%s": %s,\n  ' % (key, json.dumps(value)) for key, value in extraction.items())
+    if events:
+        yield '"events": [\n      %s\n  ],\n  ' % ",\n      ".join(map(json.dumps, events))
+    yield '"programs": [\n'
+    for place, program in enumerate(programs):
+        yield '%s    {"ranks": %s, "played": %s, "events": [\n      ' % (",\n" if place else "", json.dumps(program["ranks"]), json.dumps(program["played"]))
+        before = ""
+        for event in program["events"]:
+            number = numbers.get(id(event))
+            yield before + (json.dumps(event) if number is None else str(number))
+            before = ", " if number is not None else ",\n      "
+        yield "\n    ]}"
+    yield "\n  ]\n}\n"
 
 
 def main(settings, descriptor):
@@ -44,7 +68,7 @@ def main(settings, descriptor):
     for line in said if not quiet else ():
         print("lockstep extract: " + line, file=sys.stderr)
     with os.fdopen(int(descriptor), "w", encoding="utf-8") as file:
-        file.write(written(extraction))
+        file.writelines(written(extraction))
     return 0
 
 

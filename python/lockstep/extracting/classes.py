@@ -24,24 +24,47 @@ class Uneven(Exception):
 
 
 class Text:
-    """A program as a text, and the numbers in it."""
+    """A program as texts of its events, and the numbers in these."""
 
     def __init__(self, form):
-        parts = NUMBER.split(json.dumps(form, sort_keys=True))
-        self.words, self.numbers = parts[::2], [int(number) for number in parts[1::2]]
+        self.events = [json.dumps(event, sort_keys=True) for event in form]
+        parts = [NUMBER.split(event) for event in self.events]
+        self.words, self.numbers = [one[::2] for one in parts], [[int(number) for number in one[1::2]] for one in parts]
 
     def away(self, other):
-        """By how much each number of another one is larger; None where the words are others."""
-        return [two - one for one, two in zip(self.numbers, other.numbers)] if self.words == other.words else None
+        """By how much the numbers of each event of another one are larger; None where the words are others."""
+        if self.words != other.words:
+            return None
+        return [[two - one for one, two in zip(*pair)] for pair in zip(self.numbers, other.numbers)]
 
-    def moved(self, steps):
-        """The program whose numbers are larger by the sum of (times, by how much each)."""
-        numbers = list(self.numbers)
+
+class Line:
+    """What ranks do that stand where `text` is told along all axes but some, whose `steps` say by how much numbers grow along each. Of most events no number
+    does, or along one axis alone: each is made once for all ranks that have it."""
+
+    def __init__(self, text, steps, one):
+        self.text, self.one = text, one
+        self.moves = [{axis: step[event] for axis, step in steps.items() if any(step[event])} for event in range(len(text.events))]
+        self.known = [{} for _ in self.moves]  # of each event, by the coordinates along its axes: its text, and itself
+
+    def at(self, place):
+        """(text, event) of all, in their order."""
+        found = []
+        for event, (moves, known) in enumerate(zip(self.moves, self.known)):
+            key = tuple([place[axis] for axis in moves])
+            if key not in known:
+                text = self.moved(event, zip(key, moves.values()))
+                known[key] = text, self.one(json.loads(text))
+            found.append(known[key])
+        return found
+
+    def moved(self, event, steps):
+        """The event whose numbers are larger by the sum of (times, by how much each)."""
+        words, numbers = self.text.words[event], self.text.numbers[event]
         for times, away in steps:
-            if times:
-                numbers = [number + times * one for number, one in zip(numbers, away)]
-        parts = [None] * (len(self.words) + len(numbers))
-        parts[::2], parts[1::2] = self.words, map(str, numbers)
+            numbers = [number + times * one for number, one in zip(numbers, away)]
+        parts = [None] * (len(words) + len(numbers))
+        parts[::2], parts[1::2] = words, map(str, numbers)
         return "".join(parts)
 
 
@@ -91,7 +114,7 @@ class Classes:
         size = self.mesh.sizes[axis]
         first, *others = [self.text(self.along(axis, one)) for one in sorted({0, 1, min(2, size - 1), size - 1})]
         step = first.away(others[0])
-        return step is not None and all(first.away(other) == [times * one for one in step]
+        return step is not None and all(first.away(other) == [[times * one for one in event] for event in step]
                                         for times, other in zip(sorted({1, min(2, size - 1), size - 1}), others))
 
     def extend(self):
@@ -111,22 +134,21 @@ class Classes:
         self.compared = sorted(set(self.drawn) - {self.mesh.at(place) for place in star + design})
         self.compared += random.Random(self.seed).sample(left, min(COMPARED - len(self.compared), len(left)))
         self.have([self.mesh.coordinates(rank) for rank in self.compared])
-        steps = {tuple(base): self.steps(base, even) for base in bases}
-        predicted = {}
+        lines = {tuple(base): Line(self.text(base), self.steps(base, even), self.merged.events.one) for base in bases}
+        predicted, played = [], self.merged.played()
         for rank in sorted(self.mesh.ranks):
             place = self.mesh.coordinates(rank)
-            base = [coordinate if axis in self.complete else 0 for axis, coordinate in enumerate(place)]
-            text = self.text(base).moved([(place[axis], steps[tuple(base)][axis]) for axis in even])
-            if rank in self.merged.played():
-                if text != self.text(place).moved([]):
+            found = lines[tuple(coordinate if axis in self.complete else 0 for axis, coordinate in enumerate(place))].at(place)
+            if rank in played:
+                if [text for text, _ in found] != self.text(place).events:
                     raise Uneven("rank %d does not do what the ranks at its coordinates do" % rank)
-            else:
-                predicted[rank] = text
-        programs = {rank: placed(json.loads(text), self.mesh, rank) for rank, text in predicted.items()}
-        if None in programs.values():
-            raise Uneven("parts of parameters that others would have are none")
-        for rank, program in programs.items():
-            self.merged.predict(rank, *program)
+                continue
+            program = placed([event for _, event in found], self.mesh, rank)
+            if program is None:
+                raise Uneven("parts of parameters that others would have are none")
+            predicted.append((rank, self.merged.events.numbers(program[0]), program[1]))
+        for one in predicted:
+            self.merged.predict(*one)
 
     def chosen(self):
         """What the extraction says of it."""

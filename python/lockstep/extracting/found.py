@@ -67,6 +67,13 @@ class Found:
         if not are_objects or self.times[call] <= MOST_TIMES:
             self.stale.update(ranks)
 
+    def tell_what_nobody_knows(self):
+        """When the first rank alone was played: where it knows nothing of what it puts in, nobody knows what comes out. Who puts in zeros there, as ranks
+        with empty parts, need not be played again when that is found out."""
+        for call, (members, _, speaker, own) in self.numbers.items():
+            if speaker is None and all(values and all(isinstance(one, list) and set(one) == {None} for one in values) for values in own.values()):
+                self.told[call] = [next(iter(own.values()))] * len(members)
+
     def tell_what_one_says(self):
         """Of broadcasts, and of what is sent from one to another."""
         for call, (members, op, speaker, own) in self.numbers.items():
@@ -111,6 +118,8 @@ class Found:
             own = in_common(said)
             if len({json.dumps(value) for value in own.values()}) == 1:
                 everybody, wrong = [next(iter(own.values()))] * len(members), {rank for rank in own if own[rank] != said[rank]}
+                if call in self.told:  # something else, it may be
+                    wrong = own
                 if wrong and self.told.get(call) != everybody:
                     self.tell(call, everybody, wrong)
                 continue

@@ -300,7 +300,8 @@ def placed(form, mesh, rank):
         kind = event["event"]
         memory.began(event)
         if kind == "collective":
-            event = dict(event)
+            if "input" in event or isinstance(event["group"], list):  # else all ranks have the same one
+                event = dict(event)
             if isinstance(event["group"], list):
                 event["group"] = [mesh.there(rank, away) for away in event["group"]]
                 if None in event["group"]:

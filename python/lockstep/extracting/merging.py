@@ -22,14 +22,16 @@ class Mesh:
     def __init__(self, described):
         self.axes, self.sizes, self.ranks = described["axes"], described["sizes"], described["ranks"]
         self.places = {rank: place for place, rank in enumerate(self.ranks)}
-        self.known = {}
+        self.known, self.stands = {}, {}
 
     def coordinates(self, rank):
-        place, found = self.places[rank], []
-        for size in reversed(self.sizes):
-            found.append(place % size)
-            place //= size
-        return found[::-1]
+        if rank not in self.stands:
+            place, found = self.places[rank], []
+            for size in reversed(self.sizes):
+                found.append(place % size)
+                place //= size
+            self.stands[rank] = found[::-1]
+        return self.stands[rank]
 
     def number(self, rank, axes):
         """The place of a rank among the coordinates of some axes, the last fastest."""
@@ -115,13 +117,38 @@ def normal(rank, events, mesh):
     return found, pieces
 
 
+class Events:
+    """Each event once, however many programs have it: those of 16,384 ranks would take gigabytes. None of them is ever changed."""
+
+    def __init__(self):
+        self.every, self.by_text, self.by_identity = [], {}, {}
+
+    def number(self, event):
+        """Those that say the same have the same."""
+        number = self.by_identity.get(id(event))
+        if number is None:
+            text = json.dumps(event, sort_keys=True)
+            number = self.by_text.get(text)
+            if number is None:
+                number = self.by_text[text] = self.by_identity[id(event)] = len(self.every)
+                self.every.append(event)  # it stays, so that none that is made later has its identity
+        return number
+
+    def numbers(self, events):
+        return tuple(map(self.number, events))
+
+    def one(self, event):
+        return self.every[self.number(event)]
+
+
 class Merged:
     """Programs by what they do."""
 
     def __init__(self):
         self.common, self.first = None, None
-        self.programs = {}  # by text: events, and by rank the pieces of its results
-        self.texts, self.predicted = {}, set()  # by rank; ranks that were not played
+        self.events = Events()
+        self.programs = {}  # by the numbers of its events: by rank the pieces of its results
+        self.own, self.predicted = {}, set()  # by rank: numbers of its events; ranks that were not played
         self.drawn = {}  # by rank: what its first draw has done, until there is the second
         self.depends = {}  # by rank: where its second draw does something else
         self.sizes_depend = False  # whether that is how much ranks give to each other, as tokens to experts
@@ -139,26 +166,27 @@ class Merged:
         self.compare(rank, own, draw)
         if draw:
             return
-        if rank in self.texts:  # it is played again
+        if rank in self.own:  # it is played again
             self.forget(rank)
-        self.put(rank, own, pieces)
+        self.put(rank, self.events.numbers(own), pieces)
 
-    def put(self, rank, own, pieces):
-        text = self.texts[rank] = json.dumps(own, sort_keys=True)
-        self.programs.setdefault(text, (own, {}))[1][rank] = pieces
+    def put(self, rank, numbers, pieces):
+        ranks = self.programs.setdefault(numbers, {})
+        ranks[rank] = pieces
+        self.own[rank] = numbers
 
-    def predict(self, rank, own, pieces):
-        """What a rank does that was not played."""
+    def predict(self, rank, numbers, pieces):
+        """What a rank does that was not played, by the numbers of its events."""
         self.predicted.add(rank)
-        self.put(rank, own, pieces)
+        self.put(rank, numbers, pieces)
 
     def played(self):
-        return self.texts.keys() - self.predicted
+        return self.own.keys() - self.predicted
 
     def program_of(self, rank):
         """As normal() gives it."""
-        own, ranks = self.programs[self.texts[rank]]
-        return own, ranks[rank]
+        numbers = self.own[rank]
+        return [self.events.every[number] for number in numbers], self.programs[numbers][rank]
 
     def compare(self, rank, own, draw):
         """Both draws of a rank must do the same."""
@@ -181,16 +209,16 @@ class Merged:
                                   " values it differs at %s" % (rank, where))
 
     def forget(self, rank):
-        text = self.texts.pop(rank)
-        self.programs[text][1].pop(rank)
-        if not self.programs[text][1]:
-            self.programs.pop(text)
+        numbers = self.own.pop(rank)
+        self.programs[numbers].pop(rank)
+        if not self.programs[numbers]:
+            self.programs.pop(numbers)
 
     def one(self):
         """Whether all that were played have done the same, so that it can be said what each other rank has: pieces by its coordinates."""
         if len(self.programs) != 1:
             return False
-        (_, ranks), = self.programs.values()
+        ranks, = self.programs.values()
         return all(self.rule(ranks, number) is not None for number in range(len(next(iter(ranks.values())))))
 
     def rule(self, ranks, number):
@@ -208,22 +236,22 @@ class Merged:
         return [ranks[rank][number] if rank in ranks else self.mesh.number(rank, rule) for rank in every]
 
     def written(self, world):
-        """The value of "programs". Ranks of which nothing is known have the program of those that were played, which must be one()."""
-        result = []
-        for own, ranks in self.programs.values():
+        """The value of "programs". Ranks of which nothing is known have the program of those that were played, which must be one(). Events that several
+        programs have are the same dictionaries."""
+        result, shown = [], {}
+        for numbers, ranks in self.programs.items():
             played = sorted(ranks.keys() - self.predicted)
-            every = sorted(ranks) if len(self.texts) == world else range(world)
-            events, number = [], 0
-            for event in own:
-                if self.sizes_depend and event.get("op") == "all_to_all" and "input" not in event:
-                    # Each rank has made sizes of its own of values that it does not know: that these do not fit says nothing.
-                    event = {key: 0 if key == "elements" else value for key, value in event.items() if key not in ("input_splits", "output_splits")}
-                if event["event"] == "result":
-                    pieces = self.pieces(ranks, number, every)
-                    number += 1
-                    event = {key: value for key, value in event.items() if key != "size"}
-                    event = {"event": "result", "piece": pieces[0], **event} if len(set(pieces)) == 1 else {"event": "result", "pieces": pieces, **event}
-                events.append(event)
+            every = sorted(ranks) if len(self.own) == world else range(world)
+            events, count = [], 0
+            for number in numbers:
+                pieces = None
+                if self.events.every[number]["event"] == "result":
+                    pieces = self.pieces(ranks, count, every)
+                    pieces = pieces[0] if len(set(pieces)) == 1 else tuple(pieces)
+                    count += 1
+                if (number, pieces) not in shown:
+                    shown[number, pieces] = self.shown(self.events.every[number], pieces)
+                events.append(shown[number, pieces])
             # What is not known of a rank that was played is not known of those that were not.
             sources = played if len(played) == len(ranks) else sorted(self.depends)
             depends = [{"event": "gap", "step": None, "why": self.depends[rank]} for rank in sources if rank in self.depends]
@@ -231,6 +259,16 @@ class Merged:
             events[end:end] = depends[:1]
             result.append({"ranks": intervals(every), "played": played, "events": events})
         return sorted(result, key=lambda program: program["ranks"][0])
+
+    def shown(self, event, pieces):
+        """As it is written; `pieces` of a result: its number, or one for each rank."""
+        if self.sizes_depend and event.get("op") == "all_to_all" and "input" not in event:
+            # Each rank has made sizes of its own of values that it does not know: that these do not fit says nothing.
+            return {key: 0 if key == "elements" else value for key, value in event.items() if key not in ("input_splits", "output_splits")}
+        if event["event"] != "result":
+            return event
+        event = {key: value for key, value in event.items() if key != "size"}
+        return {"event": "result", "pieces": list(pieces), **event} if isinstance(pieces, tuple) else {"event": "result", "piece": pieces, **event}
 
 
 def intervals(numbers):

@@ -115,28 +115,46 @@ class Placements:
 
     def apply(self, programs, mesh, data_axes):
         """Writes into the programs what is said. Returns what is not, by (pattern of names, axis): the names. Raises Conflict."""
-        seen, unsaid = self.by_name(mesh), {}
+        seen, unsaid, done = self.by_name(mesh), {}, {}
         shared = Shared(programs, mesh)
+
+        def told(event):
+            """A parameter with what is said of it, and axes along which it has shares."""
+            shares, new = [], dict(event)
+            for axis in self.open_along(event, mesh, data_axes):
+                if not shared.along(event["name"], axis):
+                    continue
+                said = self.said(names_of(event), axis, seen)
+                if said is None:
+                    unsaid.setdefault((pattern(event["name"]), axis), set()).add(event["name"])
+                    continue
+                kind, who = said
+                self.used.setdefault((axis, kind, who), set()).add(event["name"])
+                new.update(placed=[*new.get("placed", ()), axis], placed_by={**new.get("placed_by", {}), axis: who})
+                if kind == SHARES:
+                    shares.append(axis)
+            return event, new, shares
+
+        def once(make, event, *more):
+            """Many programs have the same event, which stays with what comes of it, so that no other has its identity."""
+            key = id(event), *more
+            if key not in done:
+                done[key] = make(event, *more)
+            return done[key]
+
+        def as_shares(event, axes):
+            own = event.get("partial", ())
+            return event, dict(event, partial=[*own, *(axis for axis in axes if axis not in own)])
+
         for program in programs:
             shares, events = {}, program["events"]  # shares: by number of a parameter, axes along which it has them
             for place, event in enumerate(events):
                 if event["event"] == "parameter":
-                    event = events[place] = dict(event)
-                    for axis in self.open_along(event, mesh, data_axes):
-                        if not shared.along(event["name"], axis):
-                            continue
-                        said = self.said(names_of(event), axis, seen)
-                        if said is None:
-                            unsaid.setdefault((pattern(event["name"]), axis), set()).add(event["name"])
-                            continue
-                        kind, who = said
-                        self.used.setdefault((axis, kind, who), set()).add(event["name"])
-                        event.update(placed=[*event.get("placed", ()), axis], placed_by={**event.get("placed_by", {}), axis: who})
-                        if kind == SHARES:
-                            shares.setdefault(event["id"], []).append(axis)
+                    _, events[place], axes = once(told, event)
+                    if axes:
+                        shares[event["id"]] = tuple(axes)
                 elif event["event"] == "contribution" and event["parameter"] in shares:
-                    own = event.get("partial", ())
-                    events[place] = dict(event, partial=[*own, *(axis for axis in shares[event["parameter"]] if axis not in own)])
+                    _, events[place] = once(as_shares, event, shares[event["parameter"]])
         if self.run is not None:
             self.run.check_used(mesh, data_axes, {event["name"] for program in programs for event in program["events"] if event["event"] == "parameter"})
         return unsaid

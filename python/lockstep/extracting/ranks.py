@@ -350,6 +350,7 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
                 add(found, DRAWS[0])
                 left.add(0)
         player.new_tape()
+        player.left.tell_what_nobody_knows()
         try:
             first = list(range(world)) if every else first_ranks(world)
             settle([rank for rank in first if rank not in left])
