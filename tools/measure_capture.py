@@ -4,8 +4,7 @@
 
 tools/measure_capture.py [--device cuda]; needs torch (tools/install-torch: build/torch/bin/python). One rank under DistributedDataParallel. On the
 processor: with gloo, on one core; each figure is the process's CPU time of the quickest of four steps after one that is not counted, in a
-process of its own. On a GPU: with NCCL, a process for each row; the time of the clock until the GPU has done the step, and at the end of each row
-the GPU's memory that the capture took at its peak beyond that of the training.
+process of its own. On a GPU: with NCCL, a process for each row; the time of the clock until the GPU has done the step.
 """
 
 import argparse
@@ -25,8 +24,7 @@ MODES = ("without", "without collectives", "captured")
 
 
 def train(width, layers, sequences, length, modes, folder, device):
-    """Prints a line for each mode: the elements and the number of the parameters, the seconds of a step, the bytes of files for one, and the
-    most of the GPU's memory."""
+    """Prints a line for each mode: the elements and the number of the parameters, the seconds of a step and the bytes of files for one."""
     import torch
     import torch.distributed as distributed
 
@@ -57,8 +55,6 @@ def measure(width, layers, sequences, length, mode, folder, device):
 
     torch.manual_seed(0)
     gc.collect()  # of the mode before
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
     block = torch.nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0, batch_first=True)
     model = torch.nn.Sequential(torch.nn.Embedding(VOCABULARY, width), torch.nn.TransformerEncoder(block, layers, enable_nested_tensor=False),
                                 torch.nn.Linear(width, VOCABULARY)).to(device)
@@ -78,8 +74,7 @@ def measure(width, layers, sequences, length, mode, folder, device):
             seconds.append(now() - begin)
     written = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
     parameters = list(model.parameters())
-    return (sum(parameter.numel() for parameter in parameters), len(parameters), min(seconds[1:]), written // STEPS,
-            torch.cuda.max_memory_allocated() if device == "cuda" else 0)
+    return (sum(parameter.numel() for parameter in parameters), len(parameters), min(seconds[1:]), written // STEPS)
 
 
 def main():
@@ -90,19 +85,17 @@ def main():
         sys.exit(f"lockstep: {sys.executable} has no torch; tools/install-torch makes build/torch/bin/python, which has")
     script = "import json, sys, measure_capture; measure_capture.train(*json.loads(sys.argv[1]))"
     for size in SIZES_OF_A_GPU if device == "cuda" else SIZES:
-        seconds, memory = [], []
+        seconds = []
         for modes in [MODES] if device == "cuda" else [[mode] for mode in MODES]:
             with tempfile.TemporaryDirectory() as folder:
                 done = subprocess.run([sys.executable, "-c", script, json.dumps([*size, modes, folder, device])], stdout=subprocess.PIPE, text=True,
                                       check=True, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parent)})
             for line in done.stdout.splitlines():
-                elements, parameters, step, written, peak = line.split()
+                elements, parameters, step, written = line.split()
                 seconds.append(float(step))
-                memory.append(int(peak))
         width, layers, sequences, length = size
         print(f"| {width}, {layers}, {sequences} × {length} | {float(elements) / 1e6:.3g} million, {parameters} | "
-              + " | ".join(f"{one:.2g} s" for one in seconds) + f" | {float(written) / 1000:.0f} KB |"
-              + (f" {(memory[-1] - memory[0]) / 1e6:.0f} MB |" if device == "cuda" else ""), flush=True)
+              + " | ".join(f"{one:.2g} s" for one in seconds) + f" | {float(written) / 1000:.0f} KB |", flush=True)
 
 
 if __name__ == "__main__":
