@@ -158,7 +158,7 @@ def test_which_ranks_hold_nothing_of_an_uneven_shard_depends_on_their_number(som
     uneven = {"name": "w", "shape": [3], "shard": {"tp": {"dim": 0, "uneven": True}}}
     document = scenario({"tp": "any"}, [uneven], {"steps": [MICRO_BATCHES, {**TWICE, **some}]})
     proof = proof_of(document)
-    (why,) = {why for step, why in whys(proof)}
+    (why,) = {why for step, why in whys(proof)} - {"there may be a mistake, which none of the sizes that were tried shows"}
     assert why == (
         'coordinates of tp are singled out, and "w" is cut unevenly along it: which of them hold nothing depends on sizes that are open'
     )

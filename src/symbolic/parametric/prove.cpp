@@ -117,7 +117,7 @@ void Prover::State::add_conditions(const std::vector<Reason>& reasons) {
   for (const Reason& reason : reasons) {
     const std::string sizes = parametric::describe_condition(reason);
     if (known.size() == most || !known.insert(sizes).second) continue;
-    proof.limits.push_back({sizes, "", "it would be wrong there, and at none of the sizes that were tried it is"});
+    proof.limits.push_back({sizes, "", "there may be a mistake, which none of the sizes that were tried shows"});
   }
 }
 
