@@ -68,7 +68,7 @@ LOCKSTEP_HOST_DEVICE inline std::int32_t generated(std::uint64_t key, int bits, 
   return (draw & 1u) != 0 ? -size : size;
 }
 
-/// The same as a residue, from the key itself and the whole global index.
+/// The generator's number for an element as a residue, from the key itself and the whole global index.
 LOCKSTEP_HOST_DEVICE inline std::uint64_t generated_residue(std::uint64_t key, std::uint64_t index) {
   const std::uint64_t residue = splitmix(key, index) >> 3;
   return residue == 0 || residue == field_prime ? 1 : residue;

@@ -122,7 +122,7 @@ struct CheckKernel {
       }
       LOCKSTEP_ROLLED
       for (unsigned part = 0; part < stretch; part += step) {
-        if (first + part >= instruction.end) continue;  // or before the first place
+        if (first + part >= instruction.end) continue;  // places before 0 wrap round, and are ≥ end too
         over_pack<width>(spans, instruction.spans, first + part, guess,
                          [&](auto whole, const Span& span, std::uint64_t begin_of_part) {
                            sum.template add<decltype(whole)::width>(instruction, keys, buffers, span, begin_of_part);

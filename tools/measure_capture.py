@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 SIZES = ((64, 2, 4, 32), (256, 4, 8, 128), (512, 4, 8, 256))  # width, layers, sequences and their length
-SIZES_OF_A_GPU = (*SIZES[1:], (1024, 8, 8, 512), (2048, 12, 8, 1024))
+SIZES_OF_A_GPU = (*SIZES[1:], (1024, 8, 8, 512))
 VOCABULARY = 1000
 STEPS = 5
 MODES = ("without", "without collectives", "captured")

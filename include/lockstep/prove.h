@@ -36,9 +36,9 @@ struct Proof {
   /// refuses none of these the first one that was found.
   struct Refused {
     Axis axis;
-    std::vector<int> sizes;  ///< ascending; at least one
+    std::vector<int> sizes;  ///< ascending; in `refused` at least one: `from`, where none of 1 to `tried` is
     int tried = 1;
-    std::string why;          ///< the first is refused
+    std::string why;          ///< the first is refused, or larger ones are
     std::optional<int> from;  ///< from this one on all are
   };
   std::vector<Refused> refused;

@@ -60,24 +60,37 @@ std::multiset<std::pair<std::string, std::set<int>>> contributions(const Schedul
   return result;
 }
 
+/// What is tied together.
+struct Tie {
+  std::set<std::string> names;
+  std::vector<std::int64_t> shape;
+  bool is_lost = false;  ///< there are several copies
+};
+
+std::map<std::string, Tie> ties_of(const Model& model) {
+  std::map<std::string, Tie> by_group;
+  for (const Parameter& parameter : model.parameters()) {
+    if (!parameter.tied.empty()) by_group[parameter.tied].names.insert(parameter.name);
+  }
+  std::map<std::string, Tie> result;
+  for (std::size_t i = 0; i < model.logicals().size(); ++i) {
+    const Logical& logical = model.logicals()[i];
+    if (logical.tied.empty() || logical.original != static_cast<int>(i)) continue;
+    Tie& tie = result[logical.name] = by_group[logical.tied];
+    tie.shape = logical.shape;
+    tie.is_lost = model.copies(static_cast<int>(i)).size() > 1;
+  }
+  return result;
+}
+
 /// Parameters that are one tensor in one of the models, and several copies in the other, by the first name.
 std::set<std::string> tied_in_one(const Model& one, const Model& other) {
-  const auto by_name = [](const Model& model) {
-    std::map<std::string, std::pair<const Logical*, bool>> found;  // and whether there are copies
-    for (const Logical& logical : model.logicals()) {
-      const Logical& original = model.logicals()[at(logical.original)];
-      auto& [first, copied] = found[original.name];
-      first = &original;
-      copied = copied || &original != &logical;
-    }
-    return found;
-  };
-  const auto here = by_name(one), there = by_name(other);
+  const std::map<std::string, Tie> here = ties_of(one), there = ties_of(other);
   std::set<std::string> names;
-  for (const auto& [name, found] : here) {
-    const auto same = there.find(name);
-    if (same != there.end() && same->second.second != found.second &&
-        same->second.first->uses.size() == found.first->uses.size())
+  for (const auto& [name, tie] : here) {
+    const auto found = there.find(name);
+    if (found != there.end() && found->second.is_lost != tie.is_lost && found->second.names == tie.names &&
+        found->second.shape == tie.shape)
       names.insert(name);
   }
   return names;
@@ -130,7 +143,6 @@ void Correspondence::compare_parameters(std::vector<std::string>& reasons) {
   const std::vector<Logical>& others = after_.model.logicals();
   for (std::size_t i = 0; i < others.size(); ++i) by_name.emplace(others[i].name, static_cast<int>(i));
   const std::set<std::string> lost = tied_in_one(before_.model, after_.model);
-  constexpr const char *one_tensor = "one tensor", *several = "several tensors";
   std::set<int> met;
   for (std::size_t i = 0; i < before_.model.logicals().size(); ++i) {
     const Logical& old_one = before_.model.logicals()[i];
@@ -149,10 +161,10 @@ void Correspondence::compare_parameters(std::vector<std::string>& reasons) {
       reasons.push_back(fmt::format("Parameter \"{}\" is {} in the old one and {} in the new one.", old_one.name,
                                     role(old_one, old_name), role(new_one, new_name)));
     else if (lost.contains(old_one.name))
-      reasons.push_back(
-          fmt::format("Parameter \"{}\" and what is tied to it are {} in the old one, and {} in the new one.",
-                      old_one.name, before_.model.copies(static_cast<int>(i)).size() > 1 ? several : one_tensor,
-                      before_.model.copies(static_cast<int>(i)).size() > 1 ? one_tensor : several));
+      reasons.push_back(fmt::format("Parameter \"{}\" and what is tied to it are {} in the new one.", old_one.name,
+                                    before_.model.copies(static_cast<int>(i)).size() > 1
+                                        ? "several tensors in the old one, and one tensor"
+                                        : "one tensor in the old one, and several tensors"));
     else if (old_one.shape != new_one.shape || old_one.frozen != new_one.frozen ||
              old_one.uses.size() != new_one.uses.size() || !placed_alike(static_cast<int>(i), found->second))
       reasons.push_back(fmt::format("Parameter \"{}\" has another shape, place or use in the new one.", old_one.name));

@@ -34,7 +34,8 @@ class NormJudge {
       for (const ExtractedResult& result : program.results) {
         if (result.step != step_) continue;
         const int parameter = extraction_.regions[at(result.region)].parameter;
-        if (result.content < 0) without_gradient_[parameter].push_back(&result);
+        (result.content < 0 ? without_gradient_ : with_gradient_)[parameter].push_back(
+            {result.region, result.first, result.elements});
         if (!program.squares.empty()) results_[{&program, parameter}].push_back(&result);
       }
       std::size_t number = 0;
@@ -132,11 +133,12 @@ class NormJudge {
           parts[square.parameter][{result->region, result->first, result->elements}] += term.coefficient;
       }
     }
-    // What has no gradient adds nothing to a norm, whether it is counted or not.
+    // What has no gradient on any rank adds nothing to a norm, whether it is counted or not.
     for (auto& [parameter, own] : parts) {
-      for (const ExtractedResult* result : without_gradient_[parameter]) {
-        const RegionPart part{result->region, result->first, result->elements};
-        if (std::none_of(own.begin(), own.end(), [&](const auto& other) { return may_overlap(part, other.first); }))
+      for (const RegionPart& part : without_gradient_[parameter]) {
+        const std::vector<RegionPart>& others = with_gradient_[parameter];
+        if (std::none_of(own.begin(), own.end(), [&](const auto& one) { return may_overlap(part, one.first); }) &&
+            std::none_of(others.begin(), others.end(), [&](const RegionPart& one) { return may_overlap(part, one); }))
           own.emplace(part, 1);
       }
     }
@@ -199,8 +201,8 @@ class NormJudge {
   std::vector<Clip> clips_;
   /// Of the step, by program and parameter.
   std::map<std::pair<const ExtractedProgram*, int>, std::vector<const ExtractedResult*>> results_;
-  std::map<int, std::vector<const ExtractedResult*>> without_gradient_;  // by parameter
-  std::map<int, std::pair<Miscounts, std::string>> by_form_;             // of a clip; a reason where nobody knows
+  std::map<int, std::vector<RegionPart>> without_gradient_, with_gradient_;  // by parameter
+  std::map<int, std::pair<Miscounts, std::string>> by_form_;                 // of a clip; a reason where nobody knows
   NormFindings found_;
 };
 

@@ -307,7 +307,7 @@ Json batch_after_edits(const Json& batch, const Reading& reading) {
   if (tokens == nullptr || !tokens->is_object()) return batch;
   Json left = *tokens;
   for (const std::string& name : reading.counted_before_edits) {
-    if (!reading.counted.contains(name) && !reading.uses.contains(name)) left.remove(name);
+    if (name != "main" && !reading.counted.contains(name) && !reading.uses.contains(name)) left.remove(name);
   }
   Json result = batch;
   result.set("tokens", left);

@@ -303,6 +303,11 @@ def test_a_lost_tie_is_told_as_such_whichever_is_the_old_one(run, tmp_path):
         (tmp_path / f"{len(more)}.json").write_text(json.dumps(
             {"lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": tied}, "batch": {"micro_batches": 1},
              "schedule": {"steps": [BACKWARD, mean()]}}))
+    # Of other names or another shape that is told instead.
+    text = (tmp_path / "1.json").read_text()
+    (tmp_path / "other.json").write_text(text.replace("[8]", "[16]").replace('"head", "shape"', '"lm", "shape"'))
+    said = run("diff", files["one tensor"], str(tmp_path / "other.json")).stdout
+    assert 'Parameter "w" has another shape, place or use in the new one.' in said and 'Only the new one has parameter "lm".' in said
     for old, new in (("one tensor", "several tensors"), ("several tensors", "one tensor")):
         result = run("diff", files[old], files[new])
         assert result.returncode == 2

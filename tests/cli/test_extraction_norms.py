@@ -63,6 +63,14 @@ def test_what_has_no_gradient_need_not_be_counted(run, tmp_path):
     program.norm(["1", program.square("weight"), 0])
     program.result("weight", [[0, 8, [["1", reduced, 0]]]]).result("bias", None)
     assert found(checked(run, tmp_path, program.step().end(), status=0)) == []
+    # Of a parameter that has one on another rank the norm leaves something out.
+    def with_bias(rank, used):
+        own = Program((rank, rank + 1)).parameter("weight", 8).parameter("bias", 3)
+        source, bias = own.contribution("weight"), own.contribution("bias") if used else None
+        reduced = own.call("all_reduce", 8, [[0, 8, [["1/2", source, 0]]]], 8, reduce="sum", group={"axes": ["dp"]})
+        own.norm(["1", own.square("weight"), 0]).result("weight", [[0, 8, [["1", reduced, 0]]]])
+        return own.result("bias", [[0, 3, [["1", bias, 0]]]] if used else None).step().end()
+    assert ("leaves out elements", ["bias"], [0, 1]) in found(checked(run, tmp_path, with_bias(0, True), with_bias(1, False)))
     halves = []
     for rank in (0, 1):
         own = Program((rank, rank + 1)).parameter("weight", 8, pieces=[{"range": [4 * rank, 4 * rank + 4]}])

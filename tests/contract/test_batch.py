@@ -160,6 +160,11 @@ def test_an_edit_may_take_away_what_asked_for_a_list_of_tokens():
     resolved = show(edited, "--resolved")
     assert list(resolved["batch"]["tokens"]) == ["main"]
     assert verdicts(resolved) == ["match"]
+    # What parameters with uses of their own take is "main" all the same.
+    other = scenario([backward(), SUM, step("none", "scale", by="1 / sum(tokens.main, dp, micro_batch)")], [parameter("w", [4], uses=["other"])],
+                     {"dp": 2}, {"micro_batches": 1, "loss": "sum", "tokens": {"main": [[[[3]], [[5]]]]}})
+    other["schedule"]["edits"] = [{"drop": "none"}]
+    assert verdicts(other, show(other, "--resolved")) == ["match", "match"]
 
 
 def test_a_piece_of_0_tokens_has_no_contribution_but_counts_in_the_means():

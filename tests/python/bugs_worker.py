@@ -14,7 +14,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 from torch.nn.parallel import DistributedDataParallel
-from worker import DEVICE, Block, parallel_block, seeded, train_block
+from worker import Block, parallel_block, seeded, train_block
 from worker import variant as case
 
 import lockstep
@@ -131,7 +131,7 @@ def ddp(out, make=Adapted, ignored=(), hook=None, unused=False, before_forward=a
 
 def ddp_in_mesh(out, axis="dp"):
     """Ranks along tp do the same here: each has the whole model and the same tokens."""
-    mesh = init_device_mesh(DEVICE, (2, 2), mesh_dim_names=("dp", "tp"))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     seeded(0)
     model = DistributedDataParallel(Adapted(), process_group=mesh[axis].get_group())
     train(out, model, mesh=mesh, data_rank=mesh.get_local_rank("dp"), before_forward=at_last)
@@ -163,7 +163,7 @@ def infinite_at_first(model):
 
 def scaled(out, **changed):
     """Losses are scaled; the scaler skips the first optimizer step, and halves its scale then."""
-    ddp(out, steps=3, scaler=torch.amp.GradScaler(DEVICE), before_step=infinite_at_first, **changed)
+    ddp(out, steps=3, scaler=torch.amp.GradScaler("cpu"), before_step=infinite_at_first, **changed)
 
 
 case("ddp-right", 2, ddp)
@@ -275,8 +275,8 @@ def every(model, micro, last):
 
 def fsdp(out, axes=("dp_shard",), before_forward=every, ignored=(), model_of=Adapted, after_wrap=nothing, **changed):
     world = dist.get_world_size()
-    both = init_device_mesh(DEVICE, (2, world // 2), mesh_dim_names=("dp_replicate", "dp_shard")) if world == 4 else \
-        init_device_mesh(DEVICE, (world,), mesh_dim_names=("dp_shard",))
+    both = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("dp_replicate", "dp_shard")) if world == 4 else \
+        init_device_mesh("cpu", (world,), mesh_dim_names=("dp_shard",))
     seeded(0)
     model = model_of()
     left = {parameter for name, parameter in model.named_parameters() if name.startswith(tuple(ignored))} if ignored else None
@@ -327,7 +327,7 @@ def tensor_parallel(out, sequence=True, norm=None, axis="tp", sharded=False):
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     data = dist.get_world_size() // 2
-    mesh = init_device_mesh(DEVICE, (data, 2)[data == 1:], mesh_dim_names=("dp", "tp")[data == 1:])
+    mesh = init_device_mesh("cpu", (data, 2)[data == 1:], mesh_dim_names=("dp", "tp")[data == 1:])
     inner = mesh["tp"]
     if sequence:
         model = parallel_block(inner, 32)
@@ -449,7 +449,7 @@ def blocks_by_hand(out, summed=True, bias_divided=False):
     world = dist.get_world_size()
     seeded(0)
     model = nn.Sequential(Block(), Block())
-    mesh = init_device_mesh(DEVICE, (world,), mesh_dim_names=("tp",))
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
     if world > 1:
         for block in model:
             for layer, name, dimension in [(block.up, "weight", 0), (block.up, "bias", 0), (block.down, "weight", 1)]:

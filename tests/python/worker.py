@@ -22,8 +22,6 @@ from torch.nn.parallel import DistributedDataParallel
 import lockstep
 
 CASES = {}
-# Where models, batches and meshes are: tools/test-gpu has the same tests run on a GPU, which all ranks share.
-DEVICE = os.environ.get("LOCKSTEP_TEST_DEVICE", "cpu")
 
 
 def case(world):
@@ -195,7 +193,7 @@ def wrapped_sharded(mesh):
 
 @case(2)
 def fsdp2(out):
-    unchanged(out, wrapped_sharded(init_device_mesh(DEVICE, (2,), mesh_dim_names=("dp",))))
+    unchanged(out, wrapped_sharded(init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))))
 
 
 @case(4)
@@ -205,7 +203,7 @@ def fsdp2_last(out):
 
 @case(4)
 def hsdp(out):
-    mesh = init_device_mesh(DEVICE, (2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
     unchanged(out, wrapped_sharded(mesh))
 
 
@@ -240,7 +238,7 @@ def train_block(model, optimizer, rank_of_data, mesh_size, place, synchronize=No
 
 @case(2)
 def tensor_parallel(out):
-    mesh = init_device_mesh(DEVICE, (2,), mesh_dim_names=("tp",))
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
     model = parallel_block(mesh)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with lockstep.capture(model, optimizer, out=out, loss="mean", report=False):
@@ -251,7 +249,7 @@ def tensor_parallel(out):
 def fsdp2_tensor_parallel(out):
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(DEVICE, (2, 2), mesh_dim_names=("dp", "tp"))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     model = fully_shard(parallel_block(mesh["tp"]), mesh=mesh["dp"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     whole = lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False)
@@ -323,12 +321,12 @@ def dropping_shards(mesh):
 
 @case(2)
 def bits_fsdp2(out):
-    same_bits(out, dropping_shards(init_device_mesh(DEVICE, (2,), mesh_dim_names=("dp",))), sync=last_alone)
+    same_bits(out, dropping_shards(init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))), sync=last_alone)
 
 
 @case(4)
 def bits_hsdp(out):
-    mesh = init_device_mesh(DEVICE, (2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp_replicate", "dp_shard"))
     same_bits(out, dropping_shards(mesh), mesh=mesh)
 
 
@@ -339,14 +337,14 @@ def bits_in_mesh(out, mesh, wrap=lambda model: model):
 
 @case(2)
 def bits_tensor_parallel(out):
-    bits_in_mesh(out, init_device_mesh(DEVICE, (2,), mesh_dim_names=("tp",)))
+    bits_in_mesh(out, init_device_mesh("cpu", (2,), mesh_dim_names=("tp",)))
 
 
 @case(4)
 def bits_fsdp2_tensor_parallel(out):
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(DEVICE, (2, 2), mesh_dim_names=("dp", "tp"))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     bits_in_mesh(out, mesh, lambda model: fully_shard(model, mesh=mesh["dp"]))
 
 
@@ -472,7 +470,7 @@ def compiled_fsdp2(out):
     from torch.distributed.fsdp import fully_shard
 
     def wrap(model, backend):
-        mesh = init_device_mesh(DEVICE, (2,), mesh_dim_names=("dp",))
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
         model.compile(backend=backend)
         return fully_shard(nn.Sequential(fully_shard(model, mesh=mesh)), mesh=mesh)
     stays_compiled(out, wrap)
@@ -487,8 +485,6 @@ def main():
     folder, rank, world, names = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    if DEVICE != "cpu":
-        torch.set_default_device(DEVICE)
     dist.init_process_group("gloo", init_method="file://" + os.path.abspath(os.path.join(folder, "store-%d" % world)), rank=rank, world_size=world)
     for name in names:
         try:

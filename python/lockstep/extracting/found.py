@@ -28,7 +28,7 @@ class Found:
     def __init__(self):
         self.stored = {}  # by key, what ranks have set in the store
         self.carrying = set()  # calls into which a rank puts gradients
-        self.told = {}  # by call: what each member puts in, where that is not the same; [] where it is not known
+        self.told = {}  # by call: what each member puts in, where that is not the same or was not known; [] where it is not known
         self.silent = {}  # by rank: calls into which it puts no gradients
         # By call: its members, its operation, the rank that says what comes out (or None), and by rank what it puts in; None where that is not known.
         self.numbers = {}
@@ -68,8 +68,8 @@ class Found:
             self.stale.update(ranks)
 
     def tell_what_nobody_knows(self):
-        """When the first rank alone was played: where it knows nothing of what it puts in, nobody knows what comes out. Who puts in zeros there, as ranks
-        with empty parts, need not be played again when that is found out."""
+        """When the first rank alone was played: calls of which it knows no number are told as unknown, before others are played. A rank with empty parts does
+        not take its zeros there for what comes out, and need not be played again."""
         for call, (members, _, speaker, own) in self.numbers.items():
             if speaker is None and all(values and all(isinstance(one, list) and set(one) == {None} for one in values) for values in own.values()):
                 self.told[call] = [next(iter(own.values()))] * len(members)
@@ -118,7 +118,7 @@ class Found:
             own = in_common(said)
             if len({json.dumps(value) for value in own.values()}) == 1:
                 everybody, wrong = [next(iter(own.values()))] * len(members), {rank for rank in own if own[rank] != said[rank]}
-                if call in self.told:  # something else, it may be
+                if call in self.told:  # and perhaps otherwise: all that were given that play again
                     wrong = own
                 if wrong and self.told.get(call) != everybody:
                     self.tell(call, everybody, wrong)

@@ -114,11 +114,17 @@ void Prover::State::find() {
 void Prover::State::add_conditions(const std::vector<Reason>& reasons) {
   constexpr std::size_t most = 100;
   std::set<std::string> known;
+  std::size_t left_out = 0;
   for (const Reason& reason : reasons) {
     const std::string sizes = parametric::describe_condition(reason);
-    if (known.size() == most || !known.insert(sizes).second) continue;
+    if (!known.insert(sizes).second) continue;
+    if (known.size() > most) {
+      ++left_out;
+      continue;
+    }
     proof.limits.push_back({sizes, "", "there may be a mistake, which none of the sizes that were tried shows"});
   }
+  if (left_out > 0) proof.limits.push_back({"", "", fmt::format("there are {} more such conditions", left_out)});
 }
 
 void Prover::State::conclude() {

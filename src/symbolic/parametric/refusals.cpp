@@ -37,29 +37,39 @@ bool places_parameters(const Json* schedule) {
   return edits != nullptr && std::any_of(edits->items().begin(), edits->items().end(), places);
 }
 
-/// Names of steps that edits speak of, each as often as they do: what such a step names itself may be gone.
-std::multiset<std::string> edited_steps(const Json* schedule) {
-  std::multiset<std::string> names;
+/// What edits speak of: a coordinate that stands there may be gone.
+struct Edited {
+  std::multiset<std::string> steps;  ///< names, each as often as edits speak of it
+  bool drops = false;                ///< steps, and with them what other edits have put into them
+  int parameters = 0;                ///< edits of parameters, one of which may undo another
+};
+
+Edited edited_in(const Json* schedule) {
+  Edited edited;
   const Json* edits = schedule == nullptr ? nullptr : schedule->find("edits");
-  if (edits == nullptr) return names;
+  if (edits == nullptr) return edited;
   for (const Json& edit : edits->items()) {
     for (const Json::Member& member : edit.members()) {
+      edited.drops = edited.drops || member.key == "drop";
+      edited.parameters += member.key == "parameter" ? 1 : 0;
       if (member.key != "before" && member.key != "after" && member.value.is_string())
-        names.insert(member.value.text());
+        edited.steps.insert(member.value.text());
     }
   }
-  return names;
+  return edited;
 }
 
 /// The smallest size of an axis at which all coordinates exist that the file itself names, in "only", "over", "root"
 /// and "stage".
-std::int64_t needed_size(const Json& value, Axis axis, const std::multiset<std::string>& edited) {
+std::int64_t needed_size(const Json& value, Axis axis, const Edited& edited) {
   const Json *name = value.find("name"), *set = value.find("set");
-  if (name != nullptr && name->is_string() && edited.count(name->text()) > 0) return 1;
-  if (set != nullptr && set->is_string() && edited.count(set->text()) > 1) return 1;
+  if (name != nullptr && name->is_string() && edited.steps.count(name->text()) > 0) return 1;
+  if (set != nullptr && set->is_string() && edited.steps.count(set->text()) > 1) return 1;
+  if (value.find("parameter") != nullptr && edited.parameters > 1) return 1;
   std::int64_t needed = 1;
   for (const Json& item : value.items()) needed = std::max(needed, needed_size(item, axis, edited));
   for (const Json::Member& member : value.members()) {
+    if (member.key == "edits" && edited.drops) continue;
     needed = std::max(needed, needed_size(member.value, axis, edited));
     const bool names_axes = member.key == "only" || member.key == "over" || member.key == "root";
     const Json* named = names_axes && member.value.is_object() ? member.value.find(name_of(axis)) : nullptr;
@@ -154,7 +164,7 @@ bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::opt
   }
   const Json *model = document_.find("model"), *schedule = document_.find("schedule");
   const Json* parameters = model == nullptr || places_parameters(schedule) ? nullptr : model->find("parameters");
-  const std::multiset<std::string> edited = edited_steps(schedule);
+  const Edited edited = edited_in(schedule);
   for (const auto& [axis, of_axis] : sizes) {
     if (parameters != nullptr && cuts_unevenly(*parameters, axis, of_axis)) return true;
     if (!of_axis.high) continue;
@@ -166,12 +176,13 @@ bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::opt
   return false;
 }
 
-/// A rule that was not met refuses once a scenario is read that it refuses: it may be one of something that is not
-/// there.
+/// `other_rules_` have refused nothing yet, and may belong to something that this scenario lacks. Where the first size
+/// at which one holds is read, it moves to `rules_`.
 void Layouts::find_rules(Axis axis) const {
   const std::map<std::string, RefusingRule> others = other_rules_;  // reading finds more
   for (const auto& [text, rule] : others) {
-    for (int size = 1; size <= most_listed && !rules_.contains(text); ++size) {
+    if (rules_.contains(text)) continue;
+    for (int size = 1; size <= most_listed; ++size) {
       const std::map<Axis, SizeRange> sizes = {{axis, SizeRange::exactly(Rational(size))}};
       if (!truth(rule.condition.tree(), sizes, std::nullopt).value_or(false)) continue;
       read(with(axis, size));
@@ -186,7 +197,7 @@ void Layouts::list_refused(Proof::Refused& refused) const {
   refused.sizes.clear();
   find_rules(refused.axis);
   for (int size = 1; size <= refused.tried; ++size) {
-    if (is_refused_at(refused.axis, size)) refused.sizes.push_back(size);
+    if (is_refused_at(refused.axis, size) && !read(with(refused.axis, size))) refused.sizes.push_back(size);
   }
 }
 

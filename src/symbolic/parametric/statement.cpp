@@ -272,15 +272,17 @@ std::string statement_of(const std::vector<Case>& cases, const std::vector<Reaso
   Grid grid = grid_of(cases, reasons, axes, micro_batches);
   grid.words = words;
   const std::string where_cut = fmt::format(", wherever {} an element these owners", words.cuts);
-  // At sizes that were left out of the grid others may be wrong than the sentence names.
-  const std::string others = grid.is_thinned ? ", and perhaps at others" : "";
+  // At sizes that were left out of the grid others may be wrong than the sentence names, if it leaves any.
+  const auto with_others = [&](const std::string& text) {
+    return text + (grid.is_thinned && !text.ends_with("for every size") ? ", and perhaps at others" : "");
+  };
   const Places of_certain = places_of(grid, certain), of_cut = places_of(grid, by_cut);
-  if (certain.empty()) return text_of(grid, by_cut, of_cut, !grid.is_thinned) + where_cut + others;
+  if (certain.empty()) return with_others(text_of(grid, by_cut, of_cut, !grid.is_thinned) + where_cut);
   const std::set<Point>&wrong = of_certain.wrong, &more = of_cut.wrong;
   if (std::includes(wrong.begin(), wrong.end(), more.begin(), more.end()))
-    return text_of(grid, certain, of_certain, !grid.is_thinned) + others;
-  return text_of(grid, certain, of_certain, false) + "; also " + text_of(grid, by_cut, of_cut, false) + where_cut +
-         others;
+    return with_others(text_of(grid, certain, of_certain, !grid.is_thinned));
+  return with_others(text_of(grid, certain, of_certain, false) + "; also " + text_of(grid, by_cut, of_cut, false) +
+                     where_cut);
 }
 
 }  // namespace lockstep::parametric
