@@ -145,14 +145,28 @@ class Gaps:
         known = self.run.adapter.parameters.by_tensor
         others = [tensor for tensor in parameters_of([optimizer]) if id(tensor) not in known and tensor.grad is not None]
         if others:
-            shapes = ["[%s]" % ", ".join(map(str, tensor.shape)) for tensor in others]
-            more = " and %d more" % (len(shapes) - MOST_SHAPES) if len(shapes) > MOST_SHAPES else ""
-            self.say("an optimizer gets gradients of %d parameter%s that the captured model has not, of the shape%s %s%s"
-                     % (len(others), *("s" if len(others) > 1 else "",) * 2, ", ".join(shapes[:MOST_SHAPES]), more), [])
+            self.say_others("an optimizer", others)
         frozen = [known[id(tensor)].number for tensor in parameters_of([optimizer])
                   if id(tensor) in known and known[id(tensor)].frozen and tensor.grad is not None]
         if frozen:
             self.say("an optimizer gets a gradient of what was frozen, and no backward pass was seen that yields it", frozen)
+
+    def say_others(self, who, others):
+        shapes = ["[%s]" % ", ".join(map(str, tensor.shape)) for tensor in others]
+        more = " and %d more" % (len(shapes) - MOST_SHAPES) if len(shapes) > MOST_SHAPES else ""
+        self.say("%s gets gradients of %d parameter%s that the captured model has not, of the shape%s %s%s"
+                 % (who, len(others), *("s" if len(others) > 1 else "",) * 2, ", ".join(shapes[:MOST_SHAPES]), more), [])
+
+    def step_of_another(self, optimizer):
+        """An optimizer is about to step that may be of another model than the one that was chosen: nothing would be said of it."""
+        if not self.run.adapter.in_grad or self.stepping is not None:
+            return
+        known = self.run.adapter.parameters.by_tensor
+        tensors = parameters_of([optimizer])
+        if not any(id(tensor) in known for tensor in tensors):
+            others = [tensor for tensor in tensors if tensor.grad is not None]
+            if others:
+                self.say_others("an optimizer of another model", others)
 
     def begin_step(self, optimizer):
         """The gradients are what an optimizer gets, which steps with them now."""

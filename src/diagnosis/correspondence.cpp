@@ -101,6 +101,15 @@ std::string role(const Logical& logical, const std::string& original) {
   return original == logical.name ? "a parameter of its own" : fmt::format("a copy of \"{}\"", original);
 }
 
+/// Why a parameter of the `which` one, which leads what is tied to it, leads nothing in the other.
+std::string missing(const std::string& name, const char* which, const Model& other) {
+  const std::vector<Parameter>& parameters = other.parameters();
+  const bool is_there =
+      std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& one) { return one.name == name; });
+  return is_there ? fmt::format("Parameter \"{}\" is tied to others in the new one than in the old one.", name)
+                  : fmt::format("Only the {} one has parameter \"{}\".", which, name);
+}
+
 }  // namespace
 
 std::vector<std::string> Correspondence::apart() {
@@ -150,8 +159,7 @@ void Correspondence::compare_parameters(std::vector<std::string>& reasons) {
     const auto found = by_name.find(old_one.name);
     logical_after_.push_back(found == by_name.end() ? -1 : found->second);
     if (found == by_name.end()) {
-      if (!lost.contains(old_name))
-        reasons.push_back(fmt::format("Only the old one has parameter \"{}\".", old_one.name));
+      if (!lost.contains(old_name)) reasons.push_back(missing(old_one.name, "old", after_.model));
       continue;
     }
     met.insert(found->second);
@@ -174,7 +182,7 @@ void Correspondence::compare_parameters(std::vector<std::string>& reasons) {
   }
   for (std::size_t i = 0; i < others.size(); ++i) {
     if (met.count(static_cast<int>(i)) == 0 && !lost.contains(others[at(others[i].original)].name))
-      reasons.push_back(fmt::format("Only the new one has parameter \"{}\".", others[i].name));
+      reasons.push_back(missing(others[i].name, "new", before_.model));
   }
   if (reasons.empty() && !held_alike())
     reasons.emplace_back("Ranks hold other parameters in the new one than in the old one.");

@@ -186,6 +186,9 @@ std::vector<NeighbourLayout> layouts_around(const Scenario& scenario, const Smal
   for (int other = 1; other <= 3; ++other) {
     if (other != count) add("", small.axes, other);
   }
+  constexpr int most_own_ranks = 64;
+  if (!small.as_in_file && scenario.schedule != nullptr && scenario.schedule->mesh.world() <= most_own_ranks)
+    add("the file's own", axes_in_play(scenario), most_micro_batches(scenario));
   return layouts;
 }
 

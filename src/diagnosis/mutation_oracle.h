@@ -63,10 +63,11 @@ struct NeighbourLayout {
   std::unique_ptr<MutationOracle> oracle;  ///< one parameter of each class
   std::shared_ptr<const Scenario> scenario;
   std::string sizes;
-  std::string axis;  ///< that has another size than at the small layout; "" for the number of micro-batches
+  std::string
+      axis;  ///< that has another size than at the small layout; "" for the number of micro-batches, "the file's own"
 };
 /// Around the small layout, where the scenario is right: one axis at a time, and the micro-batches, at 1 to 3 (with
-/// experts axes at 4 too).
+/// experts axes at 4 too); and at the file's own sizes, where these have at most 64 ranks.
 std::vector<NeighbourLayout> layouts_around(const Scenario& scenario, const SmallScenario& small);
 
 }  // namespace lockstep::diagnosis

@@ -133,6 +133,10 @@ class NormJudge {
           parts[square.parameter][{result->region, result->first, result->elements}] += term.coefficient;
       }
     }
+    // Which elements squares are of is known of what an optimizer gets alone; the rest is told by itself.
+    std::erase_if(parts, [&](const auto& one) {
+      return with_gradient_[one.first].empty() && without_gradient_[one.first].empty();
+    });
     // What has no gradient on any rank adds nothing to a norm, whether it is counted or not.
     for (auto& [parameter, own] : parts) {
       for (const RegionPart& part : without_gradient_[parameter]) {

@@ -260,23 +260,28 @@ class Verifier {
   /// Loss not known: what most parameters have is what the others should have.
   void compare_without_loss() {
     const auto counts = [](const PieceFinding& one) { return one.uniform && one.piece.verdict == Verdict::right; };
-    std::map<Rational, std::pair<std::set<int>, std::size_t>> found;  // in which parameters, and in how many results
-    std::set<int> parameters;
+    struct Found {
+      std::size_t parameters = 0;  ///< that have it on every rank
+      std::size_t results = 0;
+      auto operator<=>(const Found&) const = default;
+    };
+    std::map<Rational, Found> found;
+    std::map<int, std::set<Rational>> parameters;
     for (const PieceFinding& one : judged_) {
       if (!counts(one)) continue;
-      auto& [own, results] = found[*one.uniform];
-      own.insert(one.piece.parameter);
-      ++results;
-      parameters.insert(one.piece.parameter);
+      ++found[*one.uniform].results;
+      parameters[one.piece.parameter].insert(*one.uniform);
     }
     if (found.empty()) return;
-    const auto most = std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
-      return a.second.first.size() < b.second.first.size();
-    });
+    for (const auto& [parameter, values] : parameters) {
+      if (values.size() == 1) ++found[*values.begin()].parameters;
+    }
+    const auto most =
+        std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     result_.notes.push_back(fmt::format("contributions come with {} in {} of {}.", most->first.to_string(),
-                                        most->second.second, counted(judged_.size(), "result")));
+                                        most->second.results, counted(judged_.size(), "result")));
     if (found.size() == 1) return;
-    const bool is_majority = 2 * most->second.first.size() > parameters.size();
+    const bool is_majority = 2 * most->second.parameters > parameters.size();
     for (PieceFinding& one : judged_) {
       if (!counts(one) || (is_majority && *one.uniform == most->first)) continue;
       one.piece.verdict = is_majority ? Verdict::wrong : Verdict::undecided;

@@ -310,7 +310,11 @@ Json batch_after_edits(const Json& batch, const Reading& reading) {
     if (name != "main" && !reading.counted.contains(name) && !reading.uses.contains(name)) left.remove(name);
   }
   Json result = batch;
-  result.set("tokens", left);
+  if (left.members().empty()) {
+    result.remove("tokens");
+  } else {
+    result.set("tokens", left);
+  }
   return result;
 }
 

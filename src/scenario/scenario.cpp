@@ -252,7 +252,10 @@ class ScenarioReader {
     constexpr std::int64_t units_of_a_step = 300, units_of_an_edit = 30;
     const auto count = static_cast<std::int64_t>(steps.items().size() + edits_.size());
     Budget::spend(units_of_a_step * count + units_of_an_edit * count * static_cast<std::int64_t>(edits_.size()));
-    if (!edits_.empty()) scenario::note_counts_before_edits(steps, reading_);
+    if (!edits_.empty()) {
+      scenario::note_counts_before_edits(steps, reading_);
+      scenario::note_counts_before_edits(written_edits_, reading_);  // one may take away what another has put there
+    }
     const std::size_t before = reading_.diagnostics.size();
     steps = scenario::apply_step_edits(steps, edits_, framework_ ? framework_->absent() : none, reading_.diagnostics);
     if (framework_ && reading_.keep_sizes && reading_.diagnostics.size() != before)

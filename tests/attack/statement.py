@@ -119,6 +119,8 @@ class Proof:
         def after(start):
             return text[len(start):] if text.startswith(start) else None
 
+        # What stays is no size that the proof leaves open.
+        text = re.sub(r"(, with \w+ = \d+)( and \w+ = \d+)*$", "", text) if text.startswith(("wrong", "right only")) else text
         if text in ("right where it could be followed", "right at the one size that it has") or re.fullmatch(
             "right (for every size|at the one size that it has)(, with .*)?", text
         ):

@@ -312,3 +312,16 @@ def test_a_lost_tie_is_told_as_such_whichever_is_the_old_one(run, tmp_path):
         result = run("diff", files[old], files[new])
         assert result.returncode == 2
         assert result.stdout.splitlines()[1:] == [f'  Parameter "w" and what is tied to it are {old} in the old one, and {new} in the new one.']
+
+
+def test_what_is_tied_to_others_is_there_in_both(run, tmp_path):
+    files = []
+    for tied in (("a", "b"), ("a", "c")):
+        files.append(str(tmp_path / f"{tied[1]}.json"))
+        parameters = [{"name": name, "shape": [8], **({"tied": "t"} if name in tied else {})} for name in ("a", "b", "c")]
+        (tmp_path / f"{tied[1]}.json").write_text(json.dumps(
+            {"lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": parameters}, "batch": {"micro_batches": 1},
+             "schedule": {"steps": [BACKWARD, mean()]}}))
+    said = run("diff", *files).stdout
+    assert "Only the" not in said
+    assert 'Parameter "b" is tied to others in the new one than in the old one.' in said

@@ -704,3 +704,14 @@ def test_beside_scenarios(run, tmp_path, files):
     assert finished.returncode == 1
     assert [one["verdict"] for one in json.loads(finished.stdout)] == ["match", "match", "mismatch"]
     assert run("check", "-q", "right.json", "step.json").returncode == 0
+
+
+def test_where_ranks_of_one_parameter_disagree_no_number_has_a_majority(run, tmp_path):
+    """Nobody says what the loss is: three ranks divide by 4 and one by 5, or one each way."""
+    def program(rank, factor):
+        own = Program((rank, rank + 1)).parameter("weight", 8)
+        summed = own.call("all_reduce", 8, [[0, 8, [["1", own.contribution("weight"), 0]]]], 8, reduce="sum")
+        return own.result("weight", [[0, 8, [[factor, summed, 0]]]]).step().end()
+    for factors in (("1/4", "1/4", "1/4", "1/5"), ("1/4", "1/5", "1/5", "1/5"), ("1/2", "1/3", "1/4", "1/5")):
+        report = checked(run, tmp_path, *[program(rank, factor) for rank, factor in enumerate(factors)], loss=None)
+        assert report["verdict"] == "undecided" and {one["verdict"] for one in report["results"]} == {"undecided"}

@@ -169,3 +169,12 @@ def test_mistakes_in_a_file_are_told_with_their_place(run, tmp_path):
         finished = run("check", path)
         assert finished.returncode == 2 or "error" in finished.stdout + finished.stderr
         assert said in finished.stdout + finished.stderr, said
+
+
+def test_what_no_optimizer_gets_is_told_as_such_and_not_of_the_norm(run, tmp_path):
+    program = Program((0, 2)).parameter("weight", 8).parameter("bias", 3)
+    source, bias = program.contribution("weight"), program.contribution("bias")
+    reduced = program.call("all_reduce", 8, [[0, 8, [["1/2", source, 0]]]], 8, reduce="sum", group={"axes": ["dp"]})
+    assert bias is not None
+    program.norm(["1", program.square("weight"), 0], ["1", program.square("bias"), 0]).result("weight", [[0, 8, [["1", reduced, 0]]]])
+    assert [one["what"] for one in checked(run, tmp_path, program.step().end())["findings"] if "norm" in one["what"]] == []

@@ -29,6 +29,17 @@ def test_it_starts_with_the_sizes_of_the_file_unless_they_are_large(run, files):
         assert run("mutate", "sized.json").stdout.splitlines()[1].startswith(f"  at {at}; the schedule itself: ")
 
 
+def test_what_is_wrong_at_the_large_sizes_of_the_file_alone_is_found(run, files):
+    """A step that runs there alone: at the layout where edits are tried first it is none."""
+    right = json.loads((files / "right.json").read_text())
+    right["layout"] = {"dp": 20}
+    right["schedule"]["steps"].append({"name": "late", "op": "scale", "by": "1", "when": "dp > 16"})
+    (files / "large.json").write_text(json.dumps(right))
+    mutants = json.loads(run("mutate", "-f", "json", "-v", "large.json").stdout)["files"][0]["mutants"]
+    late = [one for one in mutants if one["edit"].get("set") == "late" and "by" in one["edit"]]
+    assert late and all(one["fate"] != "unproved" or "sum" not in one["edit"]["by"] for one in late)
+
+
 def test_each_mutant_runs_again_from_its_file(run, files):
     done = run("mutate", "right.json", "--write-mutants", "mutants")
     assert done.stderr == "wrote 42 mutants to mutants; `lockstep test mutants` runs them again\n"

@@ -352,7 +352,7 @@ def test_a_condition_on_sizes_is_found_wherever_it_changes(run, files):
                        "not (dp == 4 and cp == 3)": "wrong for cp = 3 and dp = 4",
                        "not (dp == 40 and cp == 3)": "wrong for cp = 3 and dp = 40"}.items():
         own_framework(files, when=when)
-        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  {said}\n", when
+        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  {said}, with tp = 1\n", when
     own_framework(files, when="dp * cp != 18")
     layouts = [{"dp": 18}, {"dp": 2, "cp": 9}, {"dp": 6, "cp": 3}, {"dp": 17}, {"dp": 18, "cp": 2}]
     assert replays(run, files, *layouts) == ["mismatch"] * 3 + ["match"] * 2
@@ -371,7 +371,7 @@ def test_a_condition_that_decides_nothing_changes_nothing(run, files):
     far = '"far": { "if": "dp == 200", "then": false, "else": true }, "farther": "far and dp == 300"'
     for when, said in {"far": "dp = 200", "not farther": "dp = 300", "cp == 1 or far": "cp ≥ 2 and dp = 200"}.items():
         own_framework(files, when=when, let=far)
-        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {said}\n", when
+        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {said}, with tp = 1\n", when
     for when in ("true", "true or far", "not (false and farther)"):
         own_framework(files, when=when, let=far)
         assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with tp = 1\n", when
@@ -379,7 +379,7 @@ def test_a_condition_that_decides_nothing_changes_nothing(run, files):
 
 def test_a_value_that_depends_on_the_number_of_micro_batches_is_a_case(run, files):
     own_framework(files, backward='{ "if": "micro_batches == 4", "then": "1 / tokens", "else": "1 / (tokens * micro_batches)" }')
-    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for micro_batches = 4\n"
+    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for micro_batches = 4, with tp = 1\n"
     assert replays(run, files, *({"dp": 2, "micro_batches": count} for count in (3, 4, 5))) == ["match", "mismatch", "match"]
 
 
@@ -419,7 +419,7 @@ def test_a_name_without_a_value_at_some_sizes_has_none_there(run, files):
         own_framework(files, let=let)
         text = (files / "mine.jsonc").read_text()
         (files / "mine.jsonc").write_text(text.replace('"op": "all_reduce"', '"op": "all_reduce", "reduce": "way"'))
-        assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for dp = 200\n", let
+        assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for dp = 200, with tp = 1\n", let
 
 
 def test_a_size_in_a_name_is_followed_or_leaves_the_proof_open(run, files):
@@ -429,7 +429,7 @@ def test_a_size_in_a_name_is_followed_or_leaves_the_proof_open(run, files):
         (files / "mine.jsonc").write_text(text.replace('"op": "scale"', '"op": "scale", "params": "%s"' % name))
         floored = "floor" in name or "part" in name
         (files / "mine.json").write_text((files / "mine.json").read_text().replace('"name": "w"', '"name": "%s"' % ("w0" if floored else "wfalse")))
-        said = "open    mine.json  right where it could be followed" if floored else "wrong   mine.json  wrong for dp = 200"
+        said = "open    mine.json  right where it could be followed" if floored else "wrong   mine.json  wrong for dp = 200, with tp = 1"
         assert run("prove", "-q", "mine.json").stdout == said + "\n", name
     own_framework(files, let='"far": "floor(dp / 200)"')
     with_step(files, TWICE % ', "only": { "pp": ["far"] }')
@@ -441,7 +441,7 @@ def test_a_size_in_a_name_is_followed_or_leaves_the_proof_open(run, files):
 def test_a_string_that_reads_like_a_name_is_none(run, files):
     own_framework(files, let='"far": "dp == 200", "kind": { "if": "true", "then": "\'far\'" }')
     with_step(files, TWICE % ', "when": "kind == \'far\'"')
-    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for every size\n"
+    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for every size, with tp = 1\n"
 
 
 def test_a_default_of_the_layout_that_a_size_decides_is_a_case(run, files):
@@ -452,12 +452,12 @@ def test_a_default_of_the_layout_that_a_size_decides_is_a_case(run, files):
         text = (files / "mine.jsonc").read_text()
         (files / "mine.jsonc").write_text(text.replace('"batch":', '"layout": { %s }, "batch":' % layout))
         axis = "cp" if "cp" in layout else "pp"
-        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {axis} = 50\n", layout
+        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {axis} = 50, with tp = 1\n", layout
     own_framework(files)
     with_step(files, TWICE % ', "when": "cp == 1"')
     text = (files / "mine.jsonc").read_text()
     (files / "mine.jsonc").write_text(text.replace('"batch":', '"layout": { "cp": 2 }, "batch":'))
-    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for cp = 1\n"
+    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for cp = 1, with tp = 1\n"
 
 
 def test_whether_pipeline_groups_agree_is_not_taken_from_an_example(run, files):
@@ -544,3 +544,20 @@ def test_a_long_statement_is_shortened_and_true_by_itself(run, files):
         assert len(told) == 5 and set(told[:4]) < set(every)
         assert told[4] == more.format(len(every) - 4)
     assert "-v" not in said("dp >= 3")
+
+
+def test_a_list_of_tokens_keeps_the_axes_of_its_ranks_and_the_statement_says_so(run, files):
+    """Right at the dp of the list alone: with another one the file would list other tokens."""
+    document = {
+        "lockstep": 1,
+        "layout": {"dp": 2, "tp": 2},
+        "model": {"parameters": [{"name": "w", "shape": [12], "shard": {"tp": 0}}]},
+        "batch": {"micro_batches": 1, "loss": "sum", "tokens": [[[[1]], [[2]]]]},
+        "schedule": {"steps": [{"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward"}]},
+                               {"name": "r", "op": "all_reduce", "over": "dp"}, {"name": "s", "op": "scale", "by": "2/dp"}]},
+    }
+    (files / "a.json").write_text(json.dumps(document))
+    said = json.loads(run("prove", "-f", "json", "a.json").stdout)
+    assert (said["verdict"], said["statement"]) == ("right", "right for every size, with dp = 2")
+    assert [(one["axis"], one["size"]) for one in said["kept"]] == [("dp", 2)]
+    assert "  dp stays 2: the file lists the tokens of each rank\n" in run("prove", "a.json").stdout

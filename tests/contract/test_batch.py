@@ -156,10 +156,17 @@ def test_an_edit_may_take_away_what_asked_for_a_list_of_tokens():
     edited["schedule"]["edits"] = [{"set": "mean", "by": "1 / sum(tokens, dp, micro_batch)"}]
     dropped = copy.deepcopy(wrong)
     dropped["schedule"]["edits"] = [{"drop": "mean"}]
+    other_way = copy.deepcopy(wrong)
     assert verdicts(wrong, edited, dropped) == ["mismatch", "match", "mismatch"]
     resolved = show(edited, "--resolved")
     assert list(resolved["batch"]["tokens"]) == ["main"]
     assert verdicts(resolved) == ["match"]
+    # An edit that takes back what another has put there; and nothing is left of a batch without tokens for main.
+    del other_way["schedule"]["steps"][-1]
+    other_way["schedule"]["edits"] = [{"insert": step("t", "scale", by="sum(tokens.ranks, dp) / 2"), "after": "sum"}, {"drop": "t"}]
+    assert verdicts(other_way) == ["mismatch"]
+    del other_way["batch"]["tokens"]["main"]
+    assert "tokens" not in show(other_way, "--resolved")["batch"]
     # What parameters with uses of their own take is "main" all the same.
     other = scenario([backward(), SUM, step("none", "scale", by="1 / sum(tokens.main, dp, micro_batch)")], [parameter("w", [4], uses=["other"])],
                      {"dp": 2}, {"micro_batches": 1, "loss": "sum", "tokens": {"main": [[[[3]], [[5]]]]}})

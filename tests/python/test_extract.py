@@ -140,6 +140,15 @@ def test_a_step_without_a_backward_pass_is_undecided(tmp_path):
     assert {one["verdict"] for one in report["results"] if one["step"] == 0} == {"right"}
 
 
+def test_a_model_beside_the_one_that_was_chosen_is_not_passed_over(tmp_path):
+    """It has an optimizer of its own, and nobody reduces its gradients."""
+    text = ("other = torch.nn.Linear(3, 2)\nanother = torch.optim.SGD(other.parameters(), lr=0.1)\nother(torch.randn(4, 3)).sum().backward()\nanother.step()\n"
+            "for p in model.parameters(): reduced(p.grad)\noptimizer.step()\n")
+    report = of_script(tmp_path, text, ranks=2)
+    assert report["verdict"] == "undecided" and {one["verdict"] for one in report["results"]} == {"right"}
+    assert "an optimizer of another model gets gradients of 2 parameters that the captured model has not, of the shapes [2, 3], [2]" in json.dumps(report)
+
+
 def test_what_depends_on_values_is_undecided_with_its_place(tmp_path):
     report = of_script(tmp_path, "for p in model.parameters():\n  reduced(p.grad)\n  if p.grad.sum() > 0: p.grad *= 2\noptimizer.step()\n")
     assert report["verdict"] == "undecided" and "depends on the values of gradients" in json.dumps(report)

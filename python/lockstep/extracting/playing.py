@@ -135,6 +135,7 @@ class CaptureStart:
     def __init__(self, session, settings):
         self.session, self.settings = session, settings
         self.optimizers, self.run = [], None
+        self.is_chosen = False  # the model, and not said by the script
 
     def install(self):
         begin = self
@@ -181,8 +182,10 @@ class CaptureStart:
         self.attach(module, mine if len(mine) > 1 else mine[0])
 
     def before_step(self, optimizer, arguments, keys):
-        """Where a model is first called within the optimizer's step, by its closure, it is looked for now."""
+        """Where a model is first called within the optimizer's step, by its closure, it is looked for now. Later steps may be those of other models."""
         if self.run is not None:
+            if self.is_chosen:
+                self.run.gaps.step_of_another(optimizer)
             return
         own = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
         modules = [one for one in gc.get_objects() if isinstance(one, torch.nn.Module) and any(id(tensor) in own for tensor in one.parameters())]
@@ -198,6 +201,7 @@ class CaptureStart:
 
     def attach(self, model, optimizer):
         settings = self.settings
+        self.is_chosen = True
         self.make(model, optimizer, settings.get("mesh"), settings.get("loss"), settings.get("data_axes")).start()
 
     def captured(self, model, optimizer, mesh, loss, data_axes):

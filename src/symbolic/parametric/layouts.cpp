@@ -167,6 +167,7 @@ void Layouts::find_open(const Scenario& scenario) {
   std::vector<Axis> open;
   for (const Axis axis : axes) {
     const bool pinned = listed && axis != Axis::tp && axis != Axis::pp;
+    if (pinned && (is_written(axis) || speak_of(axis))) listed_by_rank_.push_back(axis);
     if (!pinned && std::find(axes_.begin(), axes_.end(), axis) != axes_.end()) open.push_back(axis);
   }
   // Listed steps are written for some axes; the others stay as they are. Listed parameters that do not speak of tp are
@@ -341,6 +342,12 @@ std::optional<std::string> Layouts::enter() {
   find_allowed_micro_batches();
   find_allowed();
   keep_listed_tp_rank();
+  const bool is_open = !axes_.empty() || micro_batches_;  // else the statement is of one size anyway
+  for (const Axis axis : listed_by_rank_) {
+    const auto own = base_.axes.find(axis);
+    if (is_open && own != base_.axes.end())
+      kept_.push_back({axis, own->second, "the file lists the tokens of each rank"});
+  }
   return std::nullopt;
 }
 

@@ -131,11 +131,12 @@ class Layouts {
   Sizes base_;
   std::vector<Axis> axes_;
   bool micro_batches_ = false;
-  bool any_given_ = false;          ///< the file says which sizes are open
-  bool lists_one_tp_rank_ = false;  ///< parameters for the steps of a framework, which may act over tp
-  bool any_axes_ = false;           ///< axes are among them
-  bool any_of_experts_ = false;     ///< and of those some of the expert mesh
-  bool any_micro_batches_ = false;  ///< the number of micro-batches is among them
+  bool any_given_ = false;            ///< the file says which sizes are open
+  bool lists_one_tp_rank_ = false;    ///< parameters for the steps of a framework, which may act over tp
+  std::vector<Axis> listed_by_rank_;  ///< axes of which each rank has tokens of its own in the file
+  bool any_axes_ = false;             ///< axes are among them
+  bool any_of_experts_ = false;       ///< and of those some of the expert mesh
+  bool any_micro_batches_ = false;    ///< the number of micro-batches is among them
   bool expert_ = false;
   bool edits_model_ = false;
   std::set<std::string> facts_;  ///< of the layout, those that no size changes

@@ -141,6 +141,7 @@ void Prover::State::conclude() {
     }
   }
   proof.wrong_parameters.assign(names.begin(), names.end());
+  const bool is_open = !proof.axes.empty() || proof.micro_batches;
   if (options.steps) proof.steps = proof_steps(cases);
   if (!reasons.empty()) proof.counterexample = smallest_wrong(layouts, reasons);
   if (!reasons.empty() && proof.counterexample) {
@@ -169,11 +170,9 @@ void Prover::State::conclude() {
         proof.limits.size() - before == cases.size() ? "no proof for every size" : "right where it could be followed";
   } else {
     proof.verdict = Proof::Verdict::right;
-    const bool open = !proof.axes.empty() || proof.micro_batches;
-    proof.statement = open ? "right for every size" : "right at the one size that it has";
+    proof.statement = is_open ? "right for every size" : "right at the one size that it has";
   }
-  // What is wrong is named by its sizes, and the lines below say which axes stay.
-  if (proof.verdict == Proof::Verdict::right) proof.statement += parametric::sizes_kept(proof.kept);
+  if (proof.verdict != Proof::Verdict::undecided) proof.statement += parametric::sizes_kept(proof.kept);
 }
 
 Prover::Prover(const Scenario& scenario) : Prover(scenario, Options{}) {}
