@@ -74,9 +74,8 @@ def test_a_sentence_that_leaves_sizes_out_says_so(run, files):
     (files / "a.json").write_text(json.dumps(document))
     said = json.loads(run("prove", "-f", "json", "a.json").stdout)["statement"]
     assert said.endswith(", and perhaps at others, of the sizes that could be followed")
-    assert ", and perhaps at others, of the sizes that could be followed" in run("prove", "a.json").stdout
     # What names every size leaves none.
     steps.append({"name": "last", "op": "scale", "by": "3"})
     (files / "a.json").write_text(json.dumps(document))
-    assert json.loads(run("prove", "-f", "json", "a.json").stdout)["statement"].startswith("wrong for every size")
-    assert "perhaps" not in run("prove", "a.json").stdout
+    said = json.loads(run("prove", "-f", "json", "a.json").stdout)["statement"]
+    assert said.startswith("wrong for every size") and "perhaps" not in said
