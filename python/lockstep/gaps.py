@@ -158,7 +158,7 @@ class Gaps:
                  % (who, len(others), *("s" if len(others) > 1 else "",) * 2, ", ".join(shapes[:MOST_SHAPES]), more), [])
 
     def step_of_another(self, optimizer):
-        """An optimizer is about to step that may be of another model than the one that was chosen: nothing would be said of it."""
+        """An optimizer is about to step that may have nothing of the model that was chosen: else nothing would be said of it."""
         if not self.run.adapter.in_grad or self.stepping is not None:
             return
         known = self.run.adapter.parameters.by_tensor
@@ -166,7 +166,7 @@ class Gaps:
         if not any(id(tensor) in known for tensor in tensors):
             others = [tensor for tensor in tensors if tensor.grad is not None]
             if others:
-                self.say_others("an optimizer of another model", others)
+                self.say_others("an optimizer that was not captured", others)
 
     def begin_step(self, optimizer):
         """The gradients are what an optimizer gets, which steps with them now."""

@@ -45,10 +45,13 @@ bool matches(const std::shared_ptr<const Scenario>& scenario) {
   return check_scenario(scenario, CheckOptions::verdict_alone()).verdict == Verdict::match;
 }
 
-std::string describe(const std::map<std::string, int>& axes, int micro_batches) {
+std::string describe(const std::map<std::string, int>& axes, const Scenario& scenario) {
   std::string text;
   for (const auto& [axis, size] : axes) text += fmt::format("{} {}, ", axis, size);
-  return text + counted(micro_batches, "micro-batch");
+  const int most = most_micro_batches(scenario);
+  const std::vector<int>& counts = scenario.schedule->batch.micro_batch_counts;
+  const bool alike = std::all_of(counts.begin(), counts.end(), [&](int count) { return count == most; });
+  return text + (alike ? "" : "at most ") + counted(most, "micro-batch");
 }
 
 }  // namespace
@@ -151,7 +154,7 @@ SmallScenario small_scenario(const std::shared_ptr<const Scenario>& scenario) {
     }
   }
   small.as_in_file = small.scenario == scenario;
-  small.sizes = describe(small.axes, small.micro_batches > 0 ? small.micro_batches : own_count);
+  small.sizes = describe(small.axes, *small.scenario);
   return small;
 }
 
@@ -165,7 +168,7 @@ std::vector<NeighbourLayout> layouts_around(const Scenario& scenario, const Smal
     if (!matches(read)) return;
     auto oracle = std::make_unique<MutationOracle>(*read->schedule, one_of_each_class(*read->schedule));
     if (oracle->judge().verdict == Verdict::match)
-      layouts.push_back({std::move(oracle), read, describe(axes, most_micro_batches(*read)), axis});
+      layouts.push_back({std::move(oracle), read, describe(axes, *read), axis});
   };
   const bool parts = small.axes.contains("dp_shard") || small.axes.contains("dp_replicate");
   std::vector<std::string> names = {"tp", "cp", "sp", "pp"};

@@ -147,7 +147,7 @@ class ExtractionReader {
                                       count == 1 ? "is" : "are", count, one.describe()));
     }
     const Json& shared = events_->items()[static_cast<std::size_t>(*number)];
-    constexpr std::size_t bytes_of_a_unit = 8;  // a number takes a few bytes, and may stand for much
+    constexpr std::size_t bytes_of_a_unit = 2;  // a number takes a few bytes, and may stand for much
     Budget::spend(1 + static_cast<std::int64_t>((shared.place().end - shared.place().begin) / bytes_of_a_unit));
     Budget::checkpoint();
     reader.event(shared, text_.line(shared.place()), mistakes);

@@ -346,7 +346,7 @@ std::optional<std::string> Layouts::enter() {
   for (const Axis axis : listed_by_rank_) {
     const auto own = base_.axes.find(axis);
     if (is_open && own != base_.axes.end())
-      kept_.push_back({axis, own->second, "the file lists the tokens of each rank"});
+      kept_.push_back({axis, own->second, "the file lists numbers of its ranks under \"tokens\""});
   }
   return std::nullopt;
 }
