@@ -412,6 +412,22 @@ def test_a_table_has_a_row_for_a_large_layout_that_is_wrong(limited, tmp_path):
 
 
 @nightly
+def test_an_event_that_one_program_names_again_and_again_is_counted_each_time(limited, tmp_path):
+    program = extraction.Program((0, 1)).parameter("weight", 8)
+    source = program.contribution("weight")
+    program.result("weight", [[0, 8, [["1", source, 0]] * 100_000]]).step().end()
+    extraction.write(tmp_path / "named.json", program)
+    content = json.loads((tmp_path / "named.json").read_text())
+    events = content["programs"][0]["events"]
+    place = next(number for number, event in enumerate(events) if event["event"] == "result")
+    content["events"] = [events[place]]
+    events[place:place + 1] = [0] * 3000
+    (tmp_path / "named.json").write_text(json.dumps(content))
+    finished = limited("check", "-q", "named.json", memory=5 << 30)
+    assert finished.returncode == 2 and b"it would take more than 3 GB of memory" in finished.stdout + finished.stderr
+
+
+@nightly
 def test_an_extraction_that_takes_the_budget_of_memory_leaves_others_their_answers(limited, tmp_path):
     program = extraction.Program((0, 1 << 20), played=[0])
     for number in range(40):

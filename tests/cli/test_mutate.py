@@ -27,6 +27,11 @@ def test_it_starts_with_the_sizes_of_the_file_unless_they_are_large(run, files):
         right["layout"] = {"dp": dp}
         (files / "sized.json").write_text(json.dumps(right))
         assert run("mutate", "sized.json").stdout.splitlines()[1].startswith(f"  at {at}; the schedule itself: ")
+    backward = right["schedule"]["steps"][0]
+    right["schedule"]["steps"] = [{"name": "zero", "op": "zero"}, backward, {"name": "sum", "op": "all_reduce", "over": "dp"}]
+    right["layout"], right["batch"] = {"dp": 2}, {"micro_batches": [1, 2], "steps": 2, "loss": "sum"}
+    (files / "sized.json").write_text(json.dumps(right))
+    assert run("mutate", "sized.json").stdout.splitlines()[1].startswith("  at dp 2, at most 2 micro-batches, as in the file; ")
 
 
 def test_what_is_wrong_at_the_large_sizes_of_the_file_alone_is_found(run, files):

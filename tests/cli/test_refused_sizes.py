@@ -74,6 +74,8 @@ def once(coordinate, **keys):
         (scenario([], [{"insert": once(4), "after": "r"}], layout={"dp": 8}), "dp"),
         (scenario([{"name": "g", "op": "each", "steps": [once(1)]}], [{"set": "s", "only": {"dp": [4]}}, {"drop": "g"}]), "dp"),
         (scenario([{"name": "g", "op": "each", "steps": [once(1)]}], [{"insert": {**once(4), "name": "t"}, "after": "s"}, {"drop": "g"}]), "dp"),
+        (scenario([{"name": "g", "op": "each", "steps": [once(1)]}],
+                  [{"insert": {**once(4), "name": "t"}, "after": "s"}, {"set": "g", "steps": [once(0, only={})]}]), "dp"),
         (scenario(edits=[{"parameter": "w", "stage": 3}, {"parameter": "w", "stage": 0}], layout={"dp": 2, "pp": 1}), "pp"),
         (scenario(edits=[{"parameter": "w", "shard": None}], model={"parameters": [cut(7)]}, layout={"tp": 2, "dp": 2}), "tp"),
     ],
