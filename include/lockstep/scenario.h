@@ -65,6 +65,7 @@ struct Scenario {
   std::shared_ptr<const Schedule> schedule;  ///< null where an axis, or micro-batches, are "any"
   Json document;                             ///< as written
   Json resolved;                             ///< plain parameters and steps: itself a valid scenario
+  std::vector<std::string> changes;          ///< KEY=VALUE, that --set made in `document`
   std::vector<Edit> edits;                   ///< of the schedule and its parameters, with their places
   std::optional<Preset> preset;              ///< none where the scenario lists its parameters
   /// Only where it was read for open sizes: the conditions on sizes by which the framework file came to these steps and
@@ -84,7 +85,9 @@ Scenario read_scenario(const Json& document, const std::string& file);
 inline constexpr std::string_view standard_input_name = "<stdin>";
 /// How a command line names the file: "-" for standard input, quoted, on one line, where a shell would take it apart.
 std::string argument_for(const std::string& file);
-/// Reads the file, or standard input; one that cannot be read is an InputError as well.
+/// The same behind a command that reads scenarios: with --set where this process has it.
+std::string arguments_for(const std::string& file);
+/// Reads the file, or standard input, with the changes of --set; one that cannot be read is an InputError as well.
 Scenario read_scenario_file(const std::filesystem::path& path);
 
 /// A schedule as a scenario file would say it: plain parameters and steps, coordinates as numbers. What it says reads

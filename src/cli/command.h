@@ -46,6 +46,7 @@ struct Example {
 /// document come from this table row.
 struct Command {
   std::string name;
+  std::string group;    ///< what it stands under in that list; set by all_commands()
   std::string summary;  ///< one line for the list of commands
   std::string text;     ///< what it does, in paragraphs
   std::vector<Example> examples;
@@ -83,7 +84,7 @@ Command reference_command();
 Command completion_command();
 Command man_command();
 
-/// All commands, in the order of the help.
+/// All commands, in the order of the help, group by group.
 std::vector<Command> all_commands();
 
 /// The help of one command, and the list of all.

@@ -98,10 +98,9 @@ Command check_command() {
   command.examples = {
       {"lockstep check scenario.json", "check one scenario"},
       {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},
+      {"lockstep check scenario.json --set dp=8 --set micro_batches=4", "the same scenario with other sizes"},
       {"lockstep check -f github --report sarif=out.sarif --report junit=out.xml scenarios/",
        "annotations in the log of a GitHub job, and two files for others to read"},
-      {"lockstep check --engine host,mpi,cuda,nccl --ranks 4 --gpus 4 scenario.json",
-       "numbers on the processor, in 4 processes with MPI, on one GPU and on four, compared to the bit"},
   };
   command.options = join(
       {{{"FILES", "", std::string(files_help), {}, &arguments->paths}},
@@ -116,6 +115,7 @@ Command check_command() {
          "that a gradient was spoiled in are named all the same.",
          {},
          &arguments->no_blame}}});
+  command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };

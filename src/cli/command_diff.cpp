@@ -7,11 +7,11 @@
 #include "lockstep/comparison.h"
 #include "lockstep/extraction_comparison.h"
 #include "src/base/budget.h"
-#include "src/cli/changed_scenario.h"
 #include "src/cli/extraction_file.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/scenario/changed_keys.h"
 
 namespace lockstep::cli {
 
@@ -24,7 +24,7 @@ struct DiffArguments : CommonOptions {
 };
 
 std::shared_ptr<const Scenario> read_side(const std::string& file, const std::vector<std::string>& changes) {
-  Scenario scenario = read_changed_scenario(file, changes);
+  Scenario scenario = scenario::read_changed_scenario(file, changes);
   for (const std::string& change : changes) scenario.file += (&change == &changes.front() ? " with " : ", ") + change;
   if (!scenario.layout.any.empty())
     usage_error(
@@ -130,8 +130,8 @@ Command diff_command() {
                             &arguments->files},
                            {"--old",
                             "KEY=VALUE",
-                            "Change this in the old one: an option of its framework, framework itself, or a key with "
-                            "dots, such as layout.dp=4. May be given several times.",
+                            "Change this in the old one: an option of its framework, framework itself, an axis or "
+                            "micro_batches, such as dp=4, or a key with dots. May be given several times.",
                             {},
                             &arguments->old_changes},
                            {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes},

@@ -55,6 +55,7 @@ Command placements_command() {
   command.options = join({{{"FILE", "", std::string(file_help), {}, &arguments->file}},
                           std::move(output),
                           {{"--seed", "N", "Seed of the parameters and tokens.", {}, &arguments->seed}}});
+  command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -147,6 +147,7 @@ Command prove_command() {
                             {},
                             &arguments->budget}},
                           arguments->output_rows()});
+  command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -21,6 +21,7 @@
 #include "src/report/blame_text.h"
 #include "src/report/clean_text.h"
 #include "src/report/repair_report.h"
+#include "src/scenario/changed_keys.h"
 #include "src/scenario/insert_edits.h"
 
 namespace lockstep::cli {
@@ -70,6 +71,15 @@ std::int64_t taken(const RepairArguments& arguments) {
   return arguments.take.empty() ? 1 : number_of("--take", arguments.take, most_repairs);
 }
 
+/// What --set changes is changed in this call alone; the file that would be written is the one as it is.
+void want_no_changes(const RepairArguments& arguments) {
+  if (scenario::set_in_every_scenario().empty() || (arguments.to.empty() && !arguments.write)) return;
+  usage_error(
+      fmt::format("{} writes the file as it is, with its repair, and --set changes what is repaired: write the "
+                  "change into the file first",
+                  arguments.write ? "--write" : "--to"));
+}
+
 void write_repaired(const CheckResult& result, const report::RepairFindings& findings,
                     const RepairArguments& arguments) {
   const auto take = static_cast<std::size_t>(taken(arguments));
@@ -117,6 +127,7 @@ int run(const RepairArguments& arguments) {
     usage_error("--write changes FILE and --to writes another file; give one of them");
   if (arguments.write && std::filesystem::exists(file + ".orig"))
     usage_error(fmt::format("{}.orig is there already, and --write would replace it; move it away, or use --to", file));
+  want_no_changes(arguments);
   const Budget budget(Budget::file);  // for the memory of the replay and the search together
   const CheckResult result = check_file(file, CheckOptions::verdict_alone());
   if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
@@ -178,6 +189,7 @@ Command repair_command() {
         {"--to", "NEW", "Write the repaired scenario to NEW.", {}, &arguments->to},
         {"--take", "N", "Which repair --write and --to take; default 1.", {}, &arguments->take}},
        arguments->output_rows()});
+  command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };

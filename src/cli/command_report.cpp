@@ -64,6 +64,7 @@ Command report_command() {
       output_row(&arguments->output),
   };
   command.options = join({command.options, arguments->engine_rows()});
+  command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };

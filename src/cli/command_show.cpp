@@ -100,6 +100,7 @@ Command show_command() {
               shown_words()},
              {"--resolved", "", "Print the scenario with plain parameters and plain steps.", {}, &arguments->resolved}},
             arguments->output_rows()});
+  command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -191,6 +191,7 @@ Command watch_command() {
     if (row.flags == "-v,--verbose" || row.flags == "--color") options.push_back(std::move(row));
   }
   command.options = join({std::move(options), arguments->engine_rows()});
+  command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.uses_loops = true;
   command.run = [arguments] { return run(*arguments); };

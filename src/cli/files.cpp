@@ -17,6 +17,8 @@
 #include "src/base/inputs.h"
 #include "src/cli/glob.h"
 #include "src/cli/options.h"
+#include "src/cli/output.h"
+#include "src/report/clean_text.h"
 #include "src/scenario/allowed_files.h"
 #include "src/scenario/named_file.h"
 
@@ -26,17 +28,28 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether it is a framework or model file, which scenarios name and nobody checks by itself.
-bool is_named_by_scenarios(const fs::path& path) {
+/// What becomes of a file that a folder or a glob has, and nobody has named.
+enum class InFolder {
+  taken,
+  of_scenarios,  ///< a framework or a model, which scenarios name: left out without a word
+  another,       ///< what other programs have: left out, and counted
+};
+
+/// A file with a mistake in its JSON is taken: it may be a scenario, and whoever reads it says what is wrong.
+InFolder found_scenario(const fs::path& path) {
   // What a link outside of the folder leads to is not looked at; who reads it as a scenario says what is wrong.
-  if (scenario::leads_outside(path)) return false;
+  if (scenario::leads_outside(path)) return InFolder::taken;
   std::string error;
   const std::optional<std::string> text = scenario::read_text_file(path, error);
+  if (!text) return InFolder::taken;
   const auto has = [&](const char* word) { return text->find(word) != std::string::npos; };
-  if (!text || (!has("\"lockstep_framework\"") && !has("\"lockstep_model\""))) return false;
+  const bool names_one = has("\"lockstep") || has("\"layout\"") || has("\"schedule\"");
+  if (names_one && !has("\"lockstep_framework\"") && !has("\"lockstep_model\"")) return InFolder::taken;
   Diagnostics diagnostics;
   const Json document = parse_json(std::make_shared<const Source>(Source{path.string(), *text}), diagnostics);
-  return document.find("lockstep_framework") != nullptr || document.find("lockstep_model") != nullptr;
+  if (document.find("lockstep_framework") != nullptr || document.find("lockstep_model") != nullptr)
+    return InFolder::of_scenarios;
+  return names_one || !diagnostics.empty() || document.is_null() ? InFolder::taken : InFolder::another;
 }
 
 constexpr std::uint64_t most_bytes = 64 << 20;
@@ -44,15 +57,16 @@ constexpr std::uint64_t most_bytes = 64 << 20;
 /// What a command takes.
 struct Wanted {
   std::vector<std::string> endings;
-  std::string_view one;               ///< "scenario"
-  bool takes_input;                   ///< "-" is standard input
-  bool once;                          ///< a file that is there twice is taken once
-  bool (*left_out)(const fs::path&);  ///< what is found in folders and by globs, and not taken
+  std::string_view one;                ///< "scenario"
+  bool takes_input;                    ///< "-" is standard input
+  bool once;                           ///< a file that is there twice is taken once
+  InFolder (*found)(const fs::path&);  ///< of what is found in folders and by globs
 };
 
-const Wanted scenarios{{".json", ".jsonc"}, "scenario", true, true, is_named_by_scenarios};
-const Wanted dumps{{".json"}, "dump", false, true, [](const fs::path&) { return false; }};
-const Wanted tensors{{".safetensors", ".npy"}, "file of tensors", false, false, [](const fs::path&) { return false; }};
+const Wanted scenarios{{".json", ".jsonc"}, "scenario", true, true, found_scenario};
+const Wanted dumps{{".json"}, "dump", false, true, [](const fs::path&) { return InFolder::taken; }};
+const Wanted tensors{
+    {".safetensors", ".npy"}, "file of tensors", false, false, [](const fs::path&) { return InFolder::taken; }};
 
 /// Of what is found, and was not named: a pipe, which nobody may ever write to, or a device.
 bool never_opened(const fs::path& path) {
@@ -60,7 +74,8 @@ bool never_opened(const fs::path& path) {
   return fs::is_other(path, error) || scenario::is_of_the_system(path);
 }
 
-std::vector<std::string> files_in(const fs::path& folder, const Wanted& wanted) {
+/// Those that other programs have go to `others`.
+std::vector<std::string> files_in(const fs::path& folder, const Wanted& wanted, std::vector<std::string>& others) {
   std::vector<std::string> files;
   for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
     const fs::path& path = entry->path();
@@ -74,8 +89,10 @@ std::vector<std::string> files_in(const fs::path& folder, const Wanted& wanted) 
     if (never_opened(path)) continue;
     const std::string ending = path.extension().string();
     const bool fits = std::find(wanted.endings.begin(), wanted.endings.end(), ending) != wanted.endings.end();
-    if (hidden || !fits || wanted.left_out(path)) continue;
-    files.push_back(path.lexically_normal().string());
+    if (hidden || !fits) continue;
+    const InFolder found = wanted.found(path);
+    if (found != InFolder::of_scenarios)
+      (found == InFolder::taken ? files : others).push_back(path.lexically_normal().string());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -137,6 +154,7 @@ class Search {
       }
     }
     if (!missing_.empty()) throw InputError(std::move(missing_));
+    tell_of_others();
     return std::move(files_);
   }
 
@@ -150,13 +168,26 @@ class Search {
   std::vector<std::string> found_at(const std::string& path, bool named) {
     try {
       std::error_code error;
-      if (fs::is_directory(path, error)) return files_in(path, wanted_);
+      if (fs::is_directory(path, error)) return files_in(path, wanted_, others_);
     } catch (const fs::filesystem_error& failure) {
       missing_.push_back({{}, fmt::format("cannot read the folder {}: {}", path, failure.code().message())});
       return {};
     }
     if (named) return {path};
-    return never_opened(path) || wanted_.left_out(path) ? std::vector<std::string>{} : std::vector<std::string>{path};
+    if (never_opened(path)) return {};
+    const InFolder found = wanted_.found(path);
+    if (found == InFolder::another) others_.push_back(path);
+    return found == InFolder::taken ? std::vector<std::string>{path} : std::vector<std::string>{};
+  }
+
+  /// A folder may hold files of other programs; what is not looked at is said.
+  void tell_of_others() {
+    std::sort(others_.begin(), others_.end());
+    others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
+    if (others_.empty()) return;
+    tell(fmt::format("lockstep: passed over {} that {}: {}{}\n", counted(others_.size(), "JSON file"),
+                     others_.size() == 1 ? "is no scenario" : "are no scenarios",
+                     report::one_line_text(others_.front()), others_.size() == 1 ? "" : " and others"));
   }
 
   std::vector<std::string> found_by(const std::string& pattern) {
@@ -178,7 +209,7 @@ class Search {
   }
 
   const Wanted& wanted_;
-  std::vector<std::string> files_;
+  std::vector<std::string> files_, others_;
   std::set<std::string> seen_;
   std::vector<Diagnostic> missing_;
 };

@@ -88,8 +88,13 @@ std::string command_help(const Command& command) {
 std::string program_help(const std::vector<Command>& commands) {
   std::string text =
       "lockstep: does every rank end up with the gradient that one device would have computed?\n\n"
-      "usage: lockstep COMMAND [OPTIONS] [ARGUMENTS]\n\ncommands\n";
-  for (const Command& command : commands) text += fmt::format("  {:<10} {}\n", command.name, command.summary);
+      "usage: lockstep COMMAND [OPTIONS] [ARGUMENTS]\n";
+  std::string group;
+  for (const Command& command : commands) {
+    if (command.group != group) text += fmt::format("\n{}\n", command.group);
+    group = command.group;
+    text += fmt::format("  {:<10} {}\n", command.name, command.summary);
+  }
   text += "\n`lockstep COMMAND --help` explains a command, with examples. `lockstep init` writes a first scenario.\n";
   return text;
 }

@@ -55,6 +55,9 @@ bool use_color(const CommonOptions& options, int descriptor);
 /// --include, of every command that reads scenarios. run_program() sees to what it was given.
 OptionRow include_row();
 
+/// --set, of commands that read scenarios as they are written. run_program() sees to what it was given.
+OptionRow set_row();
+
 /// -o, --output.
 OptionRow output_row(std::string* file);
 

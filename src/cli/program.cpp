@@ -15,6 +15,7 @@
 #include "src/numeric/loops.h"
 #include "src/report/clean_text.h"
 #include "src/scenario/allowed_files.h"
+#include "src/scenario/changed_keys.h"
 
 namespace lockstep::cli {
 
@@ -53,6 +54,14 @@ void include_folders(const Command& command) {
   }
 }
 
+/// What --set was given, where the command has it; that of `import` is another.
+void change_scenarios(const Command& command) {
+  const auto changes = set_row().target;
+  for (const OptionRow& row : command.options) {
+    if (row.target == changes) scenario::set_in_every_scenario(*std::get<std::vector<std::string>*>(changes));
+  }
+}
+
 int dispatch(const std::vector<std::string>& arguments) {
   const std::vector<Command> commands = all_commands();
   std::string name = arguments.empty() ? "help" : arguments.front();
@@ -64,6 +73,7 @@ int dispatch(const std::vector<std::string>& arguments) {
     const int status = parse_arguments(command, {arguments.begin() + 1, arguments.end()});
     if (status >= 0) return status;
     include_folders(command);
+    change_scenarios(command);
     if (command.uses_loops) numeric::loops();  // throws for what LOCKSTEP_TARGET should not be
     return command.run();
   }
@@ -80,11 +90,22 @@ int print_text(const std::string& text) {
 }
 
 std::vector<Command> all_commands() {
-  return {check_command(),     watch_command(),      test_command(),    explain_command(),    report_command(),
-          repair_command(),    mutate_command(),     prove_command(),   placements_command(), diff_command(),
-          verify_command(),    record_command(),     extract_command(), show_command(),       list_command(),
-          import_command(),    hash_command(),       schema_command(),  init_command(),       version_command(),
-          reference_command(), completion_command(), man_command()};
+  using Maker = Command (*)();
+  const std::vector<std::pair<std::string, std::vector<Maker>>> groups = {
+      {"Is it right?", {check_command, prove_command, test_command, watch_command, mutate_command}},
+      {"What is wrong, and what helps?",
+       {explain_command, report_command, repair_command, diff_command, placements_command}},
+      {"The code itself, and training runs", {extract_command, verify_command, record_command}},
+      {"Scenarios", {init_command, import_command, show_command, list_command, schema_command}},
+      {"And", {hash_command, version_command, reference_command, completion_command, man_command}}};
+  std::vector<Command> commands;
+  for (const auto& [group, makers] : groups) {
+    for (const Maker make : makers) {
+      commands.push_back(make());
+      commands.back().group = group;
+    }
+  }
+  return commands;
 }
 
 namespace {

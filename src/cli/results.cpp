@@ -41,7 +41,7 @@ int status_of(const CheckResult& result) {
 }
 
 int nothing_found(const std::vector<std::string>& paths) {
-  tell(fmt::format("lockstep: nothing was checked: there is no *.json or *.jsonc file in {}\n",
+  tell(fmt::format("lockstep: nothing was checked: there is no scenario, in a *.json or *.jsonc file, in {}\n",
                    report::one_line_text(fmt::format("{}", fmt::join(paths, ", ")))));
   return exit_nothing;
 }

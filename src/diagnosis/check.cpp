@@ -28,6 +28,7 @@
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/stopwatch.h"
 #include "src/expression/parsed_once.h"
+#include "src/scenario/changed_keys.h"
 #include "src/scenario/edit_mistakes.h"
 #include "src/scenario/named_file.h"
 
@@ -37,6 +38,7 @@ namespace {
 
 /// Whether a file that could not be read as a scenario expects that.
 bool expects_error(const std::string& file) {
+  if (!scenario::set_in_every_scenario().empty()) return false;  // that is said of the file as it is
   std::string why;
   const std::optional<std::string> text = scenario::read_text_file(file, why);
   if (!text) return false;
@@ -329,6 +331,9 @@ CheckResult check_named(const std::string& file, const CheckOptions& options) {
   }
   scenario->file = file;
   result = check_scenario(scenario, options);
+  if (!scenario->changes.empty())
+    result.notes.insert(result.notes.begin(),
+                        fmt::format("The file is read with --set {}.", fmt::join(scenario->changes, " --set ")));
   if (result.verdict == Verdict::error && !result.machine_failed && scenario->schedule != nullptr)
     result.errors = scenario::at_their_edits(result.errors, scenario->document,
                                              [&](const Json& other) { return mistakes_of_ranks(other, file); });

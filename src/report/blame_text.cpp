@@ -35,8 +35,8 @@ std::string added_bytes_text(double bytes) {
 }
 
 std::string at_fault_text(const Blame& blame, bool verbose, const Style& style) {
-  const std::string head = fmt::format("  {} {}, which ", style.bold("at fault:"), blame.step);
-  if (verbose) return fmt::format("{}{}\n", head, blame.why);
+  std::string text = fmt::format("  {} {}\n", style.bold("at fault:"), blame.step);
+  if (verbose) return fmt::format("{}    it {}\n", text, blame.why);
   std::string why;
   std::size_t begin = 0;
   for (const std::string& formula : blame.formulas) {
@@ -45,16 +45,12 @@ std::string at_fault_text(const Blame& blame, bool verbose, const Style& style) 
     why += blame.why.substr(begin, at - begin) + unbroken(elided(formula, widest_in_sentence));
     begin = at + formula.size();
   }
-  const std::string sentence = head + why + blame.why.substr(begin);
-  if (wrapped(sentence, 0).find('\n') == std::string::npos) return wrapped(sentence, 0) + "\n";
-  // One clause a line.
-  std::string text;
+  why = "it " + why + blame.why.substr(begin);
+  // What it does wrong, what comes of it on one rank: one clause a line.
   begin = 0;
   for (std::size_t end = 0; end != std::string::npos; begin = end + 2) {
-    end = sentence.find("; ", begin);
-    const bool is_last = end == std::string::npos;
-    const std::string clause = sentence.substr(begin, is_last ? end : end + 1 - begin);
-    text += wrapped((begin == 0 ? "" : "    ") + clause, 6) + "\n";
+    end = why.find("; ", begin);
+    text += wrapped("    " + why.substr(begin, end == std::string::npos ? end : end - begin), 6) + "\n";
   }
   return text;
 }
@@ -76,7 +72,7 @@ std::string blame_text(const CheckResult& result, bool verbose, const Style& sty
   std::string text = "\n";
   for (const Blame& blame : result.blame) text += at_fault_text(blame, verbose, style);
   for (const std::string& line : right_with(result.repairs.front().edits)) text += fmt::format("    {}\n", line);
-  text += fmt::format("    `lockstep repair {}` has this and other repairs{}\n", argument_for(result.file),
+  text += fmt::format("    `lockstep repair {}` has this and other repairs{}\n", arguments_for(result.file),
                       has_options_alone(result) ? ", and tries the options of the framework" : "");
   for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);
   return text;

@@ -14,7 +14,8 @@ namespace lockstep::report {
 /// `verbose`: with whole formulas.
 std::string blame_text(const CheckResult& result, bool verbose, const Style& style);
 
-/// "  at fault: STEP, which WHY" and the end of the line; unless `verbose`, on lines of page_width with short formulas.
+/// "  at fault: STEP", and on lines of their own "    it WHY", a clause each; unless `verbose`, of page_width with
+/// short formulas.
 std::string at_fault_text(const Blame& blame, bool verbose, const Style& style);
 
 /// A value on one line, as an edit stands in a file.

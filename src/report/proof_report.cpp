@@ -120,6 +120,9 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   if (options.quiet) return fmt::format("{}  {}  {}\n", mark, report::one_line_text(scenario.file), statement);
   std::string text = fmt::format("{}  {}  {}\n  {}\n", mark, report::one_line_text(scenario.file), scenario.name,
                                  style.bold(statement));
+  if (!scenario.changes.empty())
+    text += fmt::format("  read with --set {}\n",
+                        report::one_line_text(fmt::format("{}", fmt::join(scenario.changes, " --set "))));
   text += fmt::format("  {}; {}, {} of parameters\n", report::open_text(proof.axes, proof.micro_batches),
                       counted(proof.cases, "case"), counted(proof.classes, "class"));
   for (const Proof::Kept& kept : proof.kept)
@@ -253,6 +256,12 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
                              : proof.verdict == Proof::Verdict::wrong ? "wrong"
                                                                       : "undecided"));
   result.set("statement", text(proof.statement));
+  if (!scenario.changes.empty()) {
+    std::vector<Json> changes;
+    changes.reserve(scenario.changes.size());
+    for (const std::string& change : scenario.changes) changes.push_back(text(change));
+    result.set("set", Json::array(std::move(changes)));
+  }
   std::vector<Json> open;
   open.reserve(proof.axes.size() + 1);
   for (const Axis axis : proof.axes) open.push_back(text(std::string(name_of(axis))));

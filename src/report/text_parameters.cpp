@@ -200,9 +200,8 @@ class ParametersText {
   /// With the lines' indent; where it is too wide, with the change on a line of its own.
   std::string divergence_text(const Divergence& point) const {
     if (point.step.empty()) return "    no step spoils it: " + point.why;
-    const std::string what =
-        fmt::format("    {} step {}, which {}:", point.broken ? "goes wrong for good in" : "last changed by",
-                    style_.bold(point.step), point.why);
+    const std::string what = fmt::format("    {} step {}{}, which {}:", point.broken ? "wrong from" : "last changed by",
+                                         style_.bold(point.step), point.broken ? " on" : "", point.why);
     const std::string line = fmt::format("{} {} becomes {}", what, point.before, point.after);
     if (options_.verbose || wrapped(line, 0) == line) return line;
     constexpr std::size_t room = page_width - std::string_view("      becomes ").size();

@@ -20,6 +20,7 @@
 #include "src/base/private_files.h"
 #include "src/base/shell_quoted.h"
 #include "src/scenario/allowed_files.h"
+#include "src/scenario/changed_keys.h"
 
 namespace lockstep {
 
@@ -158,6 +159,12 @@ std::optional<std::string> read_once(const std::filesystem::path& path, std::str
 std::string argument_for(const std::string& file) {
   if (file == standard_input_name) return "-";
   return shell_quoted(file.starts_with('-') ? "./" + file : file);
+}
+
+std::string arguments_for(const std::string& file) {
+  std::string text = argument_for(file);
+  for (const std::string& change : scenario::set_in_every_scenario()) text += " --set " + shell_quoted(change);
+  return text;
 }
 
 namespace scenario {

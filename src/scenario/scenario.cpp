@@ -10,6 +10,7 @@
 
 #include "src/base/budget.h"
 #include "src/base/utf8.h"
+#include "src/scenario/changed_keys.h"
 #include "src/scenario/checks.h"
 #include "src/scenario/edit_mistakes.h"
 #include "src/scenario/edits.h"
@@ -392,7 +393,15 @@ Scenario read_scenario_file(const std::filesystem::path& path) {
     const auto source = std::make_shared<const Source>(Source{path.string(), ""});
     throw InputError({{Place{source, 0, 0, ""}, "cannot read the file: " + error}});
   }
-  return read_scenario(std::make_shared<const Source>(std::move(*read)));
+  const auto source = std::make_shared<const Source>(std::move(*read));
+  const std::vector<std::string>& changes = scenario::set_in_every_scenario();
+  if (changes.empty()) return read_scenario(source);
+  Diagnostics diagnostics;
+  const Json document = parse_json(source, diagnostics);
+  if (!diagnostics.empty()) throw InputError(diagnostics.sorted());
+  Scenario changed = read_scenario(scenario::with_changes(document, changes, "--set"), source->name);
+  changed.changes = changes;
+  return changed;
 }
 
 }  // namespace lockstep

@@ -176,3 +176,25 @@ def test_any_number_of_jobs_gives_the_same_in_the_same_order(run, tree):
     for wrong in ("0", "-1", "many", "100000"):
         done = run("check", f"--jobs={wrong}", "a")
         assert done.returncode == 2 and "--jobs takes a whole number from 1 to 1024" in done.stderr
+
+
+def test_files_of_other_programs_are_passed_over_and_counted(run, files):
+    """`check .` in a project: what has nothing of a scenario is none, and a file that cannot be read may be one."""
+    (files / "cases").mkdir()
+    shutil.copy(files / "right.json", files / "cases" / "right.json")
+    (files / "cases" / "package.json").write_text('{"name": "x", "scripts": {}}')
+    one = run("check", "-q", "cases")
+    assert one.returncode == 0 and one.stdout.count("\n") == 1
+    assert one.stderr == "lockstep: passed over 1 JSON file that is no scenario: cases/package.json\n"
+    (files / "cases" / "list.json").write_text("[1, 2]")
+    assert run("check", "-q", "cases/*").stderr == "lockstep: passed over 2 JSON files that are no scenarios: cases/list.json and others\n"
+    # Named, it is what was meant.
+    assert run("check", "-q", "cases/package.json").returncode == 2
+    # What has a mistake in it, or a word of a scenario, is not passed over.
+    for text in ('{"name": ', "", '{"layout": 3}', '{"lockstp": 1, "schedule": {}}', "null"):
+        (files / "cases" / "broken.json").write_text(text)
+        assert run("check", "-q", "cases").returncode == 2, text
+    (files / "cases" / "broken.json").unlink()
+    (files / "cases" / "right.json").unlink()
+    nothing = run("check", "cases")
+    assert nothing.returncode == 4 and nothing.stderr.endswith("nothing was checked: there is no scenario, in a *.json or *.jsonc file, in cases\n")

@@ -226,7 +226,7 @@ def test_messages(run, files):
     )
     (files / "empty").mkdir()
     done = run("prove", "empty")
-    assert (done.returncode, done.stderr) == (4, "lockstep: nothing was checked: there is no *.json or *.jsonc file in empty\n")
+    assert (done.returncode, done.stderr) == (4, "lockstep: nothing was checked: there is no scenario, in a *.json or *.jsonc file, in empty\n")
 
 
 def one_parameter(layout, steps, **parameter):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/changed_scenario.h"
+#include "src/scenario/changed_keys.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,24 +8,34 @@
 
 #include "src/base/at.h"
 #include "src/base/counted.h"
-#include "src/cli/options.h"
 
-namespace lockstep::cli {
+namespace lockstep::scenario {
 
 namespace {
 
+[[noreturn]] void refuse_change(std::string why) { throw InputError({Diagnostic{{}, std::move(why)}}); }
+
 /// What stands behind the sign of a change, which is what mistakes in it are mistakes of.
-Json value_of(const std::string& change, const std::string& text) {
+Json value_of(const std::string& name, const std::string& text) {
   Diagnostics diagnostics;
-  const auto source = std::make_shared<const Source>(Source{change, text});
+  const auto source = std::make_shared<const Source>(Source{name, text});
   Json value = parse_json(source, diagnostics);
   return diagnostics.empty() ? value : Json::string(text, Place{source, 0, text.size(), ""});
 }
 
 std::vector<std::string> path_of(const std::string& key) {
   if (key == "framework") return {"schedule", "framework"};
+  if (key == "micro_batches") return {"batch", key};
+  if (axis_named(key)) return {"layout", key};
   if (key.find('.') == std::string::npos) return {"schedule", "options", key};
-  return split_at('.', key);
+  std::vector<std::string> parts(1);
+  for (const char c : key) {
+    if (c == '.')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
 }
 
 /// The document with the value at the path of a change.
@@ -38,7 +48,7 @@ class Change {
   Json in(const Json& json, std::size_t depth = 0) const {
     if (depth == path_.size()) return value_;
     const std::string& part = path_[depth];
-    if (part.empty()) usage_error(fmt::format("\"{}\" has an empty name between its dots", text_));
+    if (part.empty()) refuse_change(fmt::format("\"{}\" has an empty name between its dots", text_));
     if (json.is_array()) return in_list(json, depth);
     if (!json.is_object()) refuse(fmt::format("\"{}\" is {}, which has no members", path_to(depth), json.describe()));
     const Json* inner = json.find(part);
@@ -94,7 +104,7 @@ class Change {
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
-    usage_error(fmt::format("\"{}\" cannot be set: {}", text_, why));
+    refuse_change(fmt::format("\"{}\" cannot be set: {}", text_, why));
   }
 
   std::string text_;
@@ -104,19 +114,36 @@ class Change {
 
 }  // namespace
 
-Scenario read_changed_scenario(const std::string& file, const std::vector<std::string>& changes) {
-  Scenario scenario = read_scenario_file(file);
-  if (changes.empty()) return scenario;
-  Json document = scenario.document;
+Json with_changes(const Json& document, const std::vector<std::string>& changes, const std::string& option) {
+  if (changes.empty()) return document;
+  Json changed = document;
   for (const std::string& change : changes) {
     const std::size_t sign = change.find('=');
     if (sign == std::string::npos || sign == 0)
-      usage_error(fmt::format("a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"{}\"", change));
-    document = Change(change, path_of(change.substr(0, sign)), value_of(change, change.substr(sign + 1))).in(document);
+      refuse_change(fmt::format("a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"{}\"", change));
+    const Json value = value_of(option.empty() ? change : option + " " + change, change.substr(sign + 1));
+    changed = Change(change, path_of(change.substr(0, sign)), value).in(changed);
   }
-  // Its own expectations are those of the file as it is.
-  document.remove("expect");
-  return read_scenario(document, file);
+  changed.remove("expect");
+  return changed;
 }
 
-}  // namespace lockstep::cli
+Scenario read_changed_scenario(const std::string& file, const std::vector<std::string>& changes) {
+  Scenario scenario = read_scenario_file(file);
+  return changes.empty() ? scenario : read_scenario(with_changes(scenario.document, changes), file);
+}
+
+namespace {
+
+std::vector<std::string>& set_changes() {
+  static std::vector<std::string> changes;
+  return changes;
+}
+
+}  // namespace
+
+void set_in_every_scenario(std::vector<std::string> changes) { set_changes() = std::move(changes); }
+
+const std::vector<std::string>& set_in_every_scenario() { return set_changes(); }
+
+}  // namespace lockstep::scenario

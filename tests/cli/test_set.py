@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--set KEY=VALUE: a scenario read as if that stood in it."""
+
+import json
+
+import pytest
+
+
+def checked(run, *arguments):
+    done = run("check", "-f", "json", *arguments)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def written(files):
+    """The file with a change written into it, without its expectations."""
+
+    def write(name, change):
+        document = json.loads((files / name).read_text())
+        document.pop("expect")
+        change(document)
+        (files / "written.json").write_text(json.dumps(document))
+        return "written.json"
+
+    return write
+
+
+def without_names(report):
+    return {key: value for key, value in report.items() if key not in ("file", "scenario", "notes", "expected", "places", "time")}
+
+
+@pytest.mark.parametrize("key", ["dp", "layout.dp"])
+def test_a_size_is_set_as_if_the_file_said_it(run, files, written, key):
+    report = checked(run, "wrong.json", "--set", f"{key}=3")
+    assert report["notes"][0] == f"The file is read with --set {key}=3."
+    assert report["layout"]["dp"] == 3
+    same = checked(run, written("wrong.json", lambda document: document["layout"].update(dp=3)))
+    assert json.dumps(report["parameters"]) == json.dumps(same["parameters"])
+
+
+def test_several_changes_are_all_made(run, files):
+    report = checked(run, "right.json", "--set", "dp=4", "--set", "schedule.steps.1.reduce=sum")
+    assert report["layout"]["dp"] == 4 and report["verdict"] == "mismatch"
+
+
+def test_what_the_file_expects_is_left_aside(run, files):
+    # It expects a mismatch, and with this it is right.
+    assert checked(run, "wrong.json", "--set", "schedule.steps.1.reduce=avg")["expected"] is None
+    assert "expect" not in run("check", "wrong.json", "--set", "schedule.steps.1.reduce=avg").stdout
+
+
+def test_commands_that_are_printed_carry_it(run, files):
+    done = run("check", "wrong.json", "--set", "dp=3")
+    assert "`lockstep repair wrong.json --set dp=3` has this" in done.stdout
+    assert run("repair", "wrong.json", "--set", "dp=3").returncode == 0
+
+
+@pytest.mark.parametrize("command", ["explain", "prove", "repair", "show", "report"])
+def test_every_command_that_reads_a_scenario_as_written_has_it(run, files, command):
+    arguments = ["-o", "page.html"] if command == "report" else []
+    plain = run(command, "wrong.json", *arguments)
+    before = (files / "page.html").read_text() if arguments else plain.stdout
+    changed = run(command, "wrong.json", "--set", "dp=5", *arguments)
+    assert changed.returncode == plain.returncode
+    assert (files / "page.html").read_text() != before if arguments else changed.stdout != before
+
+
+def test_a_proof_says_with_what_it_was_read(run, files):
+    assert "\n  read with --set dp=5\n" in run("prove", "right.json", "--set", "dp=5").stdout
+    assert json.loads(run("prove", "-f", "json", "right.json", "--set", "dp=5").stdout)["set"] == ["dp=5"]
+    assert "set" not in json.loads(run("prove", "-f", "json", "right.json").stdout)
+
+
+@pytest.mark.parametrize("change, message", [
+    ("dp=x", "--set dp=x:1:1: error: expected an integer of at least 1 or \"any\", found the string \"x\"\n    1 | x\n      | ^\n"),
+    ("layout.ddp=2", "--set layout.ddp=2:1:1: error: unknown key \"ddp\" in \"layout\"; did you mean \"dp\"?\n    1 | 2\n      | ^\n"),
+    ("dp", "error: a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"dp\"\n"),
+    ("lockstep.x=1", "error: \"lockstep.x=1\" cannot be set: \"lockstep\" is the number 1, which has no members\n"),
+])
+def test_mistakes(run, files, change, message):
+    done = run("check", "right.json", "--set", change)
+    assert done.returncode == 2 and message in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_a_repaired_file_is_written_from_the_file_as_it_is(run, files):
+    before = (files / "wrong.json").read_text()
+    for option, arguments in (("--to", ["--to", "repaired.json"]), ("--write", ["--write"])):
+        done = run("repair", "wrong.json", "--set", "dp=3", *arguments)
+        assert done.returncode == 2 and done.stderr == f"error: {option} writes the file as it is, with its repair, and --set changes what is " \
+            "repaired: write the change into the file first\n"
+    assert (files / "wrong.json").read_text() == before and not (files / "repaired.json").exists()
+
+
+def test_a_counterexample_has_the_change_in_it(run, files):
+    run("prove", "right.json", "--set", "schedule.steps.1.reduce=sum", "--counterexample", "smallest.json")
+    assert checked(run, "smallest.json")["verdict"] == "mismatch"
+
+
+def test_an_extraction_is_no_scenario(run, files):
+    (files / "step.json").write_text('{"lockstep_extract": 1}')
+    done = run("check", "step.json", "--set", "dp=2")
+    assert done.returncode == 2 and done.stderr == "error: --set changes scenarios, and step.json is what `lockstep extract` has written: " \
+        "extract it once more, with what is to be otherwise\n"
+
+
+def test_standard_input_is_changed_too(run, files):
+    done = run("check", "-f", "json", "-", "--set", "dp=3", input=(files / "right.json").read_text())
+    assert json.loads(done.stdout)["layout"]["dp"] == 3
+
+
+def test_import_has_another_of_that_name(run, files):
+    (files / "train.sh").write_text("torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers $L --hidden-size 8 --num-attention-heads 2\n")
+    done = run("import", "megatron", "train.sh", "--set", "L=2", "-o", "made.json")
+    assert "such as use_distributed_optimizer" not in done.stderr
