@@ -45,7 +45,7 @@ class Clipping:
             for key, (line, first) in lines.items():
                 before, after = self.left.get(key, first), now.get(key)
                 if before is None or after is None or before.device != after.device:
-                    self.tell(line, before is None and after is None, None)
+                    self.tell(line, before is None and (after is None or self.run.is_as_looked_at(line)), None)
                 else:
                     pairs.setdefault(after.device, []).append((line, key in self.left, torch.cat([before, after])))
             for found in pairs.values():

@@ -126,5 +126,32 @@ def test_the_norm_of_torchs_wrappers_counts_each_element_once(tmp_path, case, ra
     assert report["verdict"] == "match" and any(note.startswith(NORM % "extracted") and note.endswith(" counts each element of 12 parameters once.") for note in report["notes"])
 
 
+PARTS = """
+model = torch.nn.Linear(3, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+weight, bias = model.parameters()
+for step in range(3):
+    optimizer.zero_grad()
+    model(torch.randn(4, 3)).sum().backward()
+    for p in (weight, bias):
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+    torch.nn.utils.clip_grad_norm_([weight], 0.1)
+    if step == 1:
+        torch.nn.utils.clip_grad_norm_([bias], 0.1)
+    if step == 2:
+        bias.grad.mul_(2)
+    optimizer.step()
+"""
+
+
+def test_what_is_not_clipped_while_others_are_is_judged_and_what_is_changed_there_is_not(tmp_path):
+    report = report_of(tmp_path, PARTS, steps=3)
+    verdicts = {(one["step"], one["parameter"]): one["verdict"] for one in report["results"]}
+    assert verdicts == {(0, "weight"): "right", (0, "bias"): "right", (1, "weight"): "right", (1, "bias"): "right", (2, "weight"): "right",
+                        (2, "bias"): "undecided"}
+    assert report["verdict"] == "undecided" and "gradients were changed between clipping and the optimizer's step" in str(report["findings"])
+
+
 if __name__ == "__main__":
     sys.exit(pytest.main([__file__, *sys.argv[1:]]))

@@ -80,6 +80,7 @@ class ProgramRun(Run):
         self.noise = Noise(self.rank, session.draw)
         self.norms = Norms(self)
         self.yielded = False  # by a backward pass of this step
+        self.scales = {}  # by parameter: of the loss, when the result was looked at
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
     def start(self):
@@ -185,15 +186,27 @@ class ProgramRun(Run):
 
     def resulted(self, values, pieces):
         scale = Fraction(values.pop("loss_scale", None) or 1)
-        for number, flat, places in pieces:
-            if self.following.memory.of(flat) is not None:
-                segments = self.session.checked(flat)
-            else:  # zeros, or what was not followed
-                segments = [[0, flat.numel(), []]] if bool((flat == 0).all()) else []
-            if scale != 1:
-                segments = [[first, count, terms if isinstance(terms, str) else [[str(Fraction(factor) / scale), *rest] for factor, *rest in terms]]
-                            for first, count, terms in segments]
-            self.pending.append(("result", dict(values, piece=number, content=segments), None, None, None))
+        self.scales[values["parameter"]] = scale
+        for number, flat, _ in pieces:
+            self.pending.append(("result", dict(values, piece=number, content=self.content_of(flat, scale)), None, None, None))
+
+    def content_of(self, flat, scale):
+        if self.following.memory.of(flat) is not None:
+            segments = self.session.checked(flat)
+        else:  # zeros, or what was not followed
+            segments = [[0, flat.numel(), []]] if bool((flat == 0).all()) else []
+        if scale == 1:
+            return segments
+        return [[first, count, terms if isinstance(terms, str) else [[str(Fraction(factor) / scale), *rest] for factor, *rest in terms]]
+                for first, count, terms in segments]
+
+    def is_as_looked_at(self, line):
+        """A piece that was not clipped while others were: no hash was taken of it, and what is in it is followed."""
+        parameter = next(one for one in self.adapter.parameters.all if one.number == line["parameter"])
+        _, pieces, _ = self.adapter.result(parameter)
+        flat = next((flat for number, flat, _ in pieces or () if number == line["piece"]), None)
+        return flat is not None and line.get("content") not in (None, []) \
+            and self.content_of(flat, self.scales[parameter.number]) == line["content"]
 
     def issued(self, event):
         """A collective, as the session tells it."""
