@@ -71,6 +71,37 @@ def test_ranks_that_get_no_gradient_for_parts_of_other_sizes_have_programs_of_th
     assert judged("check", tmp_path / "step.json")["verdict"] == "mismatch"
 
 
+SMALL = """
+import torch, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("gloo")
+model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.LayerNorm(6), torch.nn.Linear(6, 6))
+for module in model:
+    fully_shard(module)
+fully_shard(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loss = model(torch.randn(5, 6)).square().mean()
+own, every = [p.detach().to_local().reshape(-1)[:FIRST] for p in model[0].parameters()], []
+own = FACTOR * torch.nn.functional.pad(torch.cat(own), (0, 7))[:7]
+every = [torch.zeros(7) for _ in range(dist.get_world_size())]
+dist.all_gather(every, own)
+(loss * sum(one.sum() for one in every)).backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("first, factor, verdict", [(9, 1, "match"), (9, 2, "undecided"), pytest.param(5, 1, "undecided", marks=nightly)],
+                         ids=["shards", "what is made of shards", "parts of shards"])
+def test_shards_of_few_elements_that_are_gathered_are_weights_and_nothing_else_is(tmp_path, first, factor, verdict):
+    """Of eight ranks six have a row of each matrix, and two have nothing."""
+    script = tmp_path / "script.py"
+    script.write_text(SMALL.replace("FIRST", str(first)).replace("FACTOR", str(factor)))
+    extract(tmp_path / "step.json", script, loss="mean", steps=1, ranks=8)
+    report = judged("check", tmp_path / "step.json")
+    assert report["verdict"] == verdict
+    assert ("its gradient gets what other ranks have put in at script.py" in json.dumps(report)) == (verdict == "undecided")
+
+
 @nightly
 def test_mistakes_in_the_code_of_fsdp2_have_the_outcome_that_is_known(tmp_path):
     """tools/code-mutants draws such ones; ranks that really run have told of these whether they change a gradient (docs/code-mutants.md)."""

@@ -215,6 +215,7 @@ class CaptureStart:
         with self.session.following.pause():
             self.run = ProgramRun(self.session, self.settings["steps"], model, optimizer, mesh=mesh, loss=loss, data_axes=data_axes)
             self.session.alike = Alike(self.run, model)
+            self.session.parameters = self.run.adapter.parameters.all
         self.session.record = self.run.issued
         return self.run
 

@@ -23,6 +23,7 @@ from lockstep.extracting.contents import KNOWN
 from lockstep.extracting.flights import Flight, Waiting
 from lockstep.extracting.layout import in_memory_order, is_dense
 from lockstep.extracting.numbers import FEW, FROM_ONE, REDUCTIONS
+from lockstep.extracting.weights import are_weights
 
 C10D = "torch/distributed/distributed_c10d.py"
 MOST_TOLD = 4096
@@ -82,6 +83,7 @@ class Session:
         self.tape = Asked()  # by call, what a rank that was played before has sent to all
         self.sent = {}  # the same of this rank
         self.alike = None  # alike.Alike
+        self.parameters = ()  # of the model
         self.members_of = {}  # by the reason for which it is not known: ranks whose numbers are in it
         self.calls = {}
         self.flights = following.flights
@@ -269,7 +271,7 @@ class Session:
         """Numbers that are no gradients, but may be counts that gradients are divided by. Few whole ones (`own`, which this rank puts in) are told to the
         parent, who says what the others have where that is something else."""
         reason = "what other ranks have sent at %s" % self.place()
-        if op in REDUCTIONS or (op == "all_gather" and count_of(inputs) <= FEW):
+        if op in REDUCTIONS or (op == "all_gather" and count_of(inputs) <= FEW and not are_weights(inputs, self.parameters)):
             reason = "what other ranks have put in at %s" % self.place()
             self.members_of.setdefault(reason, set()).update(members)
         if self.are_told(op, inputs) and self.are_told(op, outputs, GATHERED if op == "all_gather" else 1) and op != "all_to_all":

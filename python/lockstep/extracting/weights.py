@@ -12,6 +12,22 @@ from lockstep.extracting.numbers import FEW
 from lockstep.parameters import is_dtensor, local_of
 
 
+def are_weights(inputs, parameters):
+    """Whether tensors hold what this rank has of parameters, one whole after another, as shards are put together to be gathered at once; behind each
+    there may be zeros, which make parts as long as those of other ranks."""
+    flat = torch.cat([tensor.detach().reshape(-1) for tensor in inputs])
+    shards = [local_of(one.held).detach().reshape(-1) for one in parameters if isinstance(one.held, torch.Tensor)]
+    found = any(one.numel() == 0 for one in shards)  # of these zeros are all that there is
+    shards = sorted((one.to(flat.dtype) for one in shards if 0 < one.numel() <= flat.numel()), key=lambda one: -one.numel())
+    first = 0
+    while first < flat.numel():
+        shard = next((one for one in shards if torch.equal(flat[first:first + one.numel()], one)), None)
+        if shard is None and not (found and flat[first] == 0):
+            return False
+        first, found = first + (1 if shard is None else shard.numel()), True
+    return found
+
+
 def is_told(shards, alike):
     """Whether it is. Not where something of a script's own, such as a type of eight bits, stands between a shard and what is gathered, or where the
     group is one along which members' numbers are looked at."""
