@@ -3,7 +3,7 @@
 #
 # Included by src/CMakeLists.txt it defines lockstep_embed(TARGET HEADER NAME=FOLDER…): HEADER declares, for each NAME and
 # in the namespace of its own folder of src/, `const std::map<std::string, std::string>& embedded_NAME()`, the texts of
-# FOLDER/*.jsonc by the names of the files, and those of *.html, *.css and *.js there by their whole names.
+# FOLDER/*.jsonc by the names of the files, and those of *.html, *.css, *.js and *.sh there by their whole names.
 # Run as a script (cmake -P) it writes the source: -DOUTPUT=FILE -DSOURCE_DIR=DIR -DHEADER=FILE -DFOLDERS=NAME=FOLDER,….
 
 function(lockstep_embed target header)
@@ -11,7 +11,7 @@ function(lockstep_embed target header)
   foreach(entry ${ARGN})
     string(REGEX REPLACE "^.*=" "" folder ${entry})
     file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.jsonc ${PROJECT_SOURCE_DIR}/${folder}/*.html
-         ${PROJECT_SOURCE_DIR}/${folder}/*.css ${PROJECT_SOURCE_DIR}/${folder}/*.js)
+         ${PROJECT_SOURCE_DIR}/${folder}/*.css ${PROJECT_SOURCE_DIR}/${folder}/*.js ${PROJECT_SOURCE_DIR}/${folder}/*.sh)
     list(APPEND files ${found})
   endforeach()
   string(REPLACE ";" "," folders "${ARGN}")
@@ -34,7 +34,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
     string(REGEX REPLACE "=.*$" "" map ${entry})
     string(REGEX REPLACE "^.*=" "" folder ${entry})
     file(GLOB files ${SOURCE_DIR}/${folder}/*.jsonc ${SOURCE_DIR}/${folder}/*.html ${SOURCE_DIR}/${folder}/*.css
-         ${SOURCE_DIR}/${folder}/*.js)
+         ${SOURCE_DIR}/${folder}/*.js ${SOURCE_DIR}/${folder}/*.sh)
     list(SORT files)
     set(rows "")
     foreach(file ${files})

@@ -9,6 +9,7 @@
 #include "lockstep/importer.h"
 #include "src/cli/files.h"
 #include "src/cli/import_flight_recorder.h"
+#include "src/cli/import_script.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/results.h"
@@ -24,6 +25,7 @@ struct ImportArguments : CommonOptions {
   std::string world, tp, pp, cp, sp, ep, micro_batches;  // "": not given
   std::string model;
   std::vector<std::string> sizes, options, variables;
+  bool run = false;
   bool ignore_unknown = false;
   bool check = false;
 };
@@ -50,8 +52,9 @@ void refuse_configuration_options(const ImportArguments& arguments) {
         std::pair(!arguments.ep.empty(), "--ep"), std::pair(!arguments.micro_batches.empty(), "--micro-batches"),
         std::pair(!arguments.model.empty(), "--model"), std::pair(!arguments.sizes.empty(), "--size"),
         std::pair(!arguments.options.empty(), "--option"), std::pair(!arguments.variables.empty(), "--set"),
-        std::pair(!arguments.rest.empty(), "--"), std::pair(!arguments.reports.empty(), "--report"),
-        std::pair(!arguments.engines.empty(), "--engine"), std::pair(arguments.seed != 0, "--seed")}) {
+        std::pair(arguments.run, "--run"), std::pair(!arguments.rest.empty(), "--"),
+        std::pair(!arguments.reports.empty(), "--report"), std::pair(!arguments.engines.empty(), "--engine"),
+        std::pair(arguments.seed != 0, "--seed")}) {
     if (given)
       usage_error(fmt::format("{}: dumps of the Flight Recorder are no configuration; leave {} out", option, option));
   }
@@ -86,6 +89,7 @@ ImportRequest request_of(const ImportArguments& arguments) {
   request.options = arguments.options;
   request.variables = arguments.variables;
   request.ignore_unknown = arguments.ignore_unknown;
+  if (arguments.run) return request;
   for (const std::string& file : expanded_files(arguments.files))
     request.files.push_back(read_source(file, "a configuration"));
   return request;
@@ -151,7 +155,8 @@ int run(const ImportArguments& arguments) {
                                   number_of("--world-size", arguments.world, largest_import_size));
   }
   if (!arguments.check) refuse_report_options(arguments);
-  const Imported imported = import_configuration(request_of(arguments));
+  const Imported imported = arguments.run ? import_script(arguments.files, request_of(arguments))
+                                          : import_configuration(request_of(arguments));
   const std::string text = write_json(imported.scenario);
   // Read as the scenario that it is, so that what its framework refuses is said now.
   const auto scenario = std::make_shared<const Scenario>(read_imported(imported, name_of(arguments)));
@@ -200,6 +205,13 @@ std::vector<OptionRow> rows(ImportArguments& arguments) {
          &arguments.files,
          {"*"}},
         {"--check", "", "Go on to the verdict, as `lockstep check` does.", {}, &arguments.check},
+        {"--run",
+         "",
+         "megatron: let bash run the launch script, in an empty folder and, where there is bubblewrap or unshare, "
+         "without the machine's other files and network; commands that start programs write down their arguments "
+         "(docs/import.md). --set sets its environment; behind -- stand its arguments.",
+         {},
+         &arguments.run},
         {"--ignore-unknown",
          "",
          "Leave out keys that lockstep does not know, in place of an error.",
@@ -247,7 +259,8 @@ Command import_command() {
   command.summary = "Turn a framework's own configuration into a scenario.";
   command.text =
       "Reads the configuration of a training framework and writes the scenario that it stands for: layout, model, "
-      "batch and schedule. Nothing in it is executed. On standard error it lists the keys that it used, those that do "
+      "batch and schedule. Nothing in it is executed, but with --run. On standard error it lists the keys that it "
+      "used, those that do "
       "not matter for gradients, and what it had to assume; a key that it does not know and that may matter is an "
       "error. The scenario expects the verdict match, so that `lockstep test` is a gate for it. Texts such as paths, "
       "tokens and host names never reach its output." +

@@ -82,6 +82,15 @@ std::int64_t world_of(const std::vector<Word>& launcher, const std::map<std::str
     if (!nodes && !says_nodes) nodes = 1;  // torchrun's default
     return nodes.value_or(0) * *per_node;
   }
+  const auto says = [&](std::string_view flag) {
+    return std::any_of(launcher.begin(), launcher.end(),
+                       [&](const Word& word) { return word.text.substr(0, word.text.find('=')) == flag; });
+  };
+  if (const auto of_deepspeed = value_of(launcher, {"--num_gpus"})) {
+    // Without --num_nodes it takes all hosts of its list, which is none where nobody names one.
+    const bool is_alone = !says("--num_nodes") && !says("--hostfile") && !says("-H");
+    return *of_deepspeed * (is_alone ? 1 : value_of(launcher, {"--num_nodes"}).value_or(0));
+  }
   auto tasks = value_of(launcher, {"-n", "--ntasks"});
   if (!tasks) tasks = variable("SLURM_NTASKS");
   if (tasks) return *tasks;
@@ -89,6 +98,13 @@ std::int64_t world_of(const std::vector<Word>& launcher, const std::map<std::str
   auto each = value_of(launcher, {"--ntasks-per-node"});
   if (!nodes) nodes = variable("SLURM_NNODES");
   if (!each) each = variable("SLURM_NTASKS_PER_NODE");
+  return nodes && each ? *nodes * *each : 0;
+}
+
+/// Of a program that starts its ranks itself, as slime does with Ray; 0: it does not say.
+std::int64_t world_of_actors(const std::vector<Word>& arguments) {
+  const auto nodes = value_of(arguments, {"--actor-num-nodes"});
+  const auto each = value_of(arguments, {"--actor-num-gpus-per-node"});
   return nodes && each ? *nodes * *each : 0;
 }
 
@@ -198,6 +214,7 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
     Launch& launch = found.emplace_back();
     launch.arguments = {begin, words.end()};
     launch.world = world_of({words.begin(), begin}, batch);
+    if (launch.world == 0) launch.world = world_of_actors({begin, words.end()});
     launch.notes = notes_of(words, sourced, unnamed);
     if (program != words.rend()) {
       launch.program = program->text.substr(program->text.rfind('/') + 1);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "lockstep/rational.h"
+#include "src/importers/key_table.h"
 #include "src/importers/scenario_builder.h"
 #include "src/importers/tables.h"
 
@@ -63,8 +64,9 @@ bool is_flag(const Word& word) {
 
 class FlagReader {
  public:
-  FlagReader(const std::vector<Word>& words, bool ignore_unknown, Diagnostics& diagnostics)
-      : words_(words), ignore_unknown_(ignore_unknown), diagnostics_(diagnostics) {}
+  FlagReader(const std::vector<Word>& words, bool ignore_unknown, std::vector<std::string>* broken,
+             Diagnostics& diagnostics)
+      : words_(words), ignore_unknown_(ignore_unknown), broken_(broken), diagnostics_(diagnostics) {}
 
   Settings read() {
     while (next_ < words_.size()) {
@@ -102,6 +104,7 @@ class FlagReader {
     if (found == megatron_flags().end()) {
       // Somebody's own argument: its values end where the next one begins.
       while (next_ < words_.size() && !is_flag(words_[next_])) ++next_;
+      setting.value = Json::boolean(true, setting.place);  // that it is there is all that is known of it
       settings_.set(std::move(setting));
       return;
     }
@@ -130,7 +133,12 @@ class FlagReader {
       if (!word.unresolved.empty() && setting.unresolved.empty()) setting.unresolved = word.unresolved;
       values.push_back(Json::string(word.text, word.place));
     }
-    if (values.empty() && (argument.takes == Takes::one || argument.takes == Takes::some)) {
+    const bool lacks_one = values.empty() && (argument.takes == Takes::one || argument.takes == Takes::some);
+    const bool has_more = !several && next_ < words_.size() && !is_flag(words_[next_]) && !words_[next_].text.empty();
+    if ((lacks_one || has_more) && broken_ != nullptr && does_not_matter(argument)) {
+      while (next_ < words_.size() && !is_flag(words_[next_])) ++next_;
+      broken_->push_back(setting.written);
+    } else if (lacks_one) {
       diagnostics_.add(setting.place, fmt::format("{} needs a value", setting.written));
     } else if (several) {
       setting.value = Json::array(std::move(values), setting.place);
@@ -139,8 +147,14 @@ class FlagReader {
     }
   }
 
+  static bool does_not_matter(const MegatronArgument& argument) {
+    static const KeyTable table("megatron");
+    return table.row(argument.key) == nullptr && !table.ignored(argument.key, argument.origin).empty();
+  }
+
   const std::vector<Word>& words_;
   bool ignore_unknown_;
+  std::vector<std::string>* broken_;
   Diagnostics& diagnostics_;
   std::size_t next_ = 0;
   Settings settings_;
@@ -163,8 +177,9 @@ std::string megatron_origin(std::string_view key) {
   return found != origins.end() ? found->second : "";
 }
 
-Settings read_megatron_arguments(const std::vector<Word>& words, bool ignore_unknown, Diagnostics& diagnostics) {
-  return FlagReader(words, ignore_unknown, diagnostics).read();
+Settings read_megatron_arguments(const std::vector<Word>& words, bool ignore_unknown, Diagnostics& diagnostics,
+                                 std::vector<std::string>* broken) {
+  return FlagReader(words, ignore_unknown, broken, diagnostics).read();
 }
 
 void add_megatron_flag(const std::string& flag, const Place& place, const Json& value, Settings& into,

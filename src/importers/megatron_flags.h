@@ -26,8 +26,10 @@ const std::map<std::string, MegatronArgument, std::less<>>& megatron_flags();
 std::string megatron_origin(std::string_view key);
 
 /// The settings that a command line of Megatron-LM makes, as its argument parser reads it: no abbreviated flags, the
-/// last of several wins. What is no argument of Megatron-LM is kept under its own name.
-Settings read_megatron_arguments(const std::vector<Word>& words, bool ignore_unknown, Diagnostics& diagnostics);
+/// last of several wins. What is no argument of Megatron-LM is kept under its own name. `broken` gets those that have
+/// no value, or more than one, where they need one and do not matter for gradients; where it is null they are mistakes.
+Settings read_megatron_arguments(const std::vector<Word>& words, bool ignore_unknown, Diagnostics& diagnostics,
+                                 std::vector<std::string>* broken = nullptr);
 
 /// Adds one argument as if it stood on the command line: of a map from flags to values.
 void add_megatron_flag(const std::string& flag, const Place& place, const Json& value, Settings& into,

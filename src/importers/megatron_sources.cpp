@@ -2,6 +2,7 @@
 #include "src/importers/megatron_sources.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "src/importers/key_table.h"
 #include "src/importers/launch_script.h"
@@ -106,8 +107,13 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
                                   other));
     }
   }
-  return {read_megatron_arguments(launch.arguments, request.ignore_unknown, diagnostics),
-          "a launch script of Megatron-LM", launch.world, true, launch.notes};
+  std::vector<std::string> broken;
+  Settings settings = read_megatron_arguments(launch.arguments, request.ignore_unknown, diagnostics, &broken);
+  if (!broken.empty())
+    launch.notes.push_back(
+        fmt::format("Not one value, as from a variable that is not set: {}; {} not matter for gradients.",
+                    fmt::join(broken, ", "), broken.size() == 1 ? "it does" : "they do"));
+  return {std::move(settings), "a launch script of Megatron-LM", launch.world, true, launch.notes};
 }
 
 }  // namespace lockstep::importers

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/script_run.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include "src/cli/files.h"
+#include "src/cli/options.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder of its own, which is gone with this.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string path = (fs::temp_directory_path() / "lockstep-script-XXXXXX").string();
+    if (mkdtemp(path.data()) == nullptr)
+      throw std::runtime_error(
+          fmt::format("cannot make a folder in {}: {}", fs::temp_directory_path().string(), std::strerror(errno)));
+    path_ = path;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// The nearest folder above with ".git", else the file's own.
+fs::path visible_folder(const fs::path& script) {
+  std::error_code error;
+  for (fs::path folder = script.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
+    if (fs::exists(folder / ".git", error)) return folder;
+  }
+  return script.parent_path();
+}
+
+/// What follows `fork()` in the new process; never returns.
+[[noreturn]] void become(const std::vector<std::string>& words, const std::string& said) {
+  setpgid(0, 0);
+  const int nothing = open("/dev/null", O_RDONLY), output = open(said.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  dup2(nothing, 0);
+  dup2(output, 1);
+  dup2(output, 2);
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments.front(), arguments.data());
+  _exit(127);
+}
+
+/// The exit status; -1 where it was stopped.
+int ended(pid_t child) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(script_seconds);
+  int status = 0;
+  bool stopped = false;
+  while (true) {
+    const pid_t found = waitpid(child, &status, stopped ? 0 : WNOHANG);
+    if (found == child) break;
+    if (found < 0 && errno != EINTR) return -1;
+    if (!stopped && std::chrono::steady_clock::now() > end) {
+      stopped = true;
+      kill(-child, SIGKILL);
+    }
+    if (!stopped) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  kill(-child, SIGKILL);  // what it has left in the background
+  return stopped ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::vector<std::vector<std::string>> commands_in(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\0', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::vector<std::vector<std::string>> commands;
+  for (std::size_t i = 0; i < words.size();) {
+    std::size_t count = 0;
+    const auto [rest, error] = std::from_chars(words[i].data(), words[i].data() + words[i].size(), count);
+    if (error != std::errc() || *rest != 0 || count == 0 || count > words.size() - i - 1) break;  // it was cut off
+    const auto first = words.begin() + static_cast<std::ptrdiff_t>(i + 1);
+    std::vector<std::string> command(first, first + static_cast<std::ptrdiff_t>(count));
+    if (std::find(commands.begin(), commands.end(), command) == commands.end()) commands.push_back(std::move(command));
+    i += count + 1;
+  }
+  return commands;
+}
+
+/// But for what `set -x` shows: commands, in which there may be secrets.
+std::string last_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of(" \r\t") != std::string::npos && !line.starts_with('+')) last = line;
+  }
+  return last;
+}
+
+}  // namespace
+
+ScriptRun run_script(const std::string& script, const std::vector<std::string>& variables,
+                     const std::vector<std::string>& arguments) {
+  read_source(script, "a launch script");  // says what is wrong with it
+  for (const std::string& variable : variables) {
+    if (variable.find('=') == std::string::npos || variable.front() == '=')
+      usage_error(fmt::format("--set takes NAME=VALUE, such as NNODES=4, found \"{}\"", variable));
+  }
+  const TemporaryFolder folder;
+  const fs::path path = fs::canonical(script), said = folder.path() / "said", driver = folder.path() / "script_run.sh";
+  std::ofstream(driver, std::ios::binary) << embedded_scripts().at("script_run.sh");
+  std::vector<std::string> words = {"bash",
+                                    driver.string(),
+                                    folder.path().string(),
+                                    path.string(),
+                                    visible_folder(path).string(),
+                                    std::to_string(variables.size())};
+  words.insert(words.end(), variables.begin(), variables.end());
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error(fmt::format("cannot start bash: {}", std::strerror(errno)));
+  if (child == 0) become(words, said.string());
+  ScriptRun run;
+  run.status = ended(child);
+  const fs::path out = folder.path() / "out";
+  run.place = text_of(out / "mode");
+  if (run.place.empty()) throw std::runtime_error("cannot run a launch script: there is no bash, or no coreutils");
+  run.commands = commands_in(text_of(out / "calls"));
+  run.said = last_line(text_of(said));
+  run.asked_for_gpus = fs::exists(out / "gpus");
+  return run;
+}
+
+std::shared_ptr<const Source> as_plain_script(const std::string& script, const ScriptRun& run) {
+  std::string text;
+  std::istringstream lines(read_source(script, "a launch script")->text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#SBATCH")) text += line + "\n";
+  }
+  for (const std::vector<std::string>& command : run.commands) {
+    for (const std::string& word : command) {
+      text += &word == &command.front() ? "'" : " '";
+      for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+      text += "'";
+    }
+    text += "\n";
+  }
+  return std::make_shared<const Source>(Source{script + " as it ran", std::move(text)});
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lockstep import megatron --run`: bash runs the launch script, and what it starts is imported."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+ARGUMENTS = "--hidden-size 64 --num-attention-heads 8 --seq-length 32 --max-position-embeddings 32 --micro-batch-size 1 --global-batch-size 16"
+# What no reader of shell follows without running it: branches, loops, functions, arrays, other files, arithmetic, text tools.
+SCRIPT = """#!/bin/bash
+set -euo pipefail
+source sizes.sh
+while IFS='=' read -r key value; do declare "$key=$value"; done <<'EOF'
+NODES=2
+EOF
+layers() { echo "$(seq 1 4 | tail -n 1)"; }
+if [[ ${FAST:-no} == yes ]]; then PIPELINE=1; else PIPELINE=2; fi
+GPUS=$(nvidia-smi -L | wc -l)
+cd /workspace/megatron
+mkdir -p logs
+MODEL=(--num-layers "$(layers)" ARGUMENTS)
+case $TENSOR in 2) MODEL+=(--tensor-model-parallel-size 2) ;; *) exit 3 ;; esac
+for ((i = 1; i < 2; ++i)); do MODEL+=(--pipeline-model-parallel-size $((PIPELINE * i))); done
+torchrun --nproc_per_node "$GPUS" --nnodes "$NODES" pretrain_gpt.py "${MODEL[@]}" --save "${1:-}" 2>&1 | tee logs/out.log
+""".replace("ARGUMENTS", ARGUMENTS)
+
+
+def has_sandbox():
+    spaces = ["unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--ipc", "--uts", "true"]
+    return any(shutil.which(words[0]) and subprocess.run(words, capture_output=True, check=False).returncode == 0
+               for words in (["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"], spaces))
+
+
+needs_sandbox = pytest.mark.skipif(not has_sandbox(), reason="neither bubblewrap nor unshare works here")
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text, name="train.sh"):
+        (tmp_path / name).write_text(text)
+        return name
+
+    (tmp_path / "sizes.sh").write_text("TENSOR=2\n")
+    return write
+
+
+def layout(done):
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["layout"]
+
+
+@needs_sandbox
+def test_a_script_is_imported_by_what_it_starts(run, script):
+    done = run("import", "megatron", "--run", script(SCRIPT))
+    assert layout(done) == {"tp": 2, "pp": 2, "dp": 4}
+    assert "It asked for the GPUs of this machine, and was told of eight" in done.stderr
+    assert "Not one value, as from a variable that is not set" not in done.stderr  # an empty word is one
+
+
+@needs_sandbox
+def test_set_is_its_environment_and_what_stands_behind_two_dashes_its_arguments(run, script):
+    assert layout(run("import", "megatron", "--run", script(SCRIPT), "--set", "FAST=yes")) == {"tp": 2, "dp": 8}
+    text = 'torchrun --nproc_per_node $1 pretrain_gpt.py --num-layers 2 %s "$2"\n' % ARGUMENTS
+    assert layout(run("import", "megatron", "--run", script(text), "--", "4", "--swiglu")) == {"dp": 4}
+    done = run("import", "megatron", "--run", script(text))
+    assert done.returncode == 2 and "error: train.sh takes arguments ($1 and so on), and was given none; they stand behind --\n" in done.stderr
+
+
+@needs_sandbox
+@pytest.mark.parametrize("launcher", [
+    "nohup torchrun --nproc_per_node 2 %s &", "srun -N 1 bash -c 'torchrun --nproc_per_node 2 %s'", "exec torchrun --nproc_per_node 2 %s",
+    "env A=1 torchrun --nproc_per_node 2 %s", "eval 'torchrun --nproc_per_node 2 %s'", "deepspeed --num_gpus 2 %s",
+    "ray job submit --runtime-env-json='{\"a\":\n 1}' -- python3 %s --actor-num-nodes 1 --actor-num-gpus-per-node 2",
+], ids=["nohup", "srun", "exec", "env", "eval", "deepspeed", "ray"])
+def test_launchers(run, script, launcher):
+    more = ["--ignore-unknown"] if launcher.startswith("ray") else []
+    assert layout(run("import", "megatron", "--run", script(launcher % ("pretrain_gpt.py --num-layers 2 " + ARGUMENTS)), *more)) == {"dp": 2}
+
+
+@needs_sandbox
+def test_a_value_that_is_not_there_matters_only_where_the_key_does(run, script):
+    text = "torchrun --nproc_per_node 2 pretrain_gpt.py --save $SAVE --load <(echo) x y --num-layers %s " + ARGUMENTS + "\n"
+    done = run("import", "megatron", "--run", script(text % 2))
+    assert done.returncode == 0 and "Not one value, as from a variable that is not set: --save, --load; they do not matter for gradients." in done.stderr
+    done = run("import", "megatron", "--run", script(text % "$LAYERS"))
+    assert done.returncode == 2 and "--num-layers needs a value" in done.stderr
+
+
+@needs_sandbox
+def test_what_the_script_says_is_passed_on_where_it_starts_nothing(run, script):
+    done = run("import", "megatron", "--run", script("set -u\necho first\necho $BASE\n"))
+    assert done.returncode == 2 and done.stdout == ""
+    assert "error: train.sh started no program that is known to start training\n" in done.stderr
+    assert 'error: train.sh ended with status 1, and said last "' in done.stderr and "BASE: unbound variable" in done.stderr
+
+
+@needs_sandbox
+def test_megatron_deepspeed_is_not_judged_as_megatron(run, script):
+    text = "deepspeed --num_gpus 2 pretrain_gpt.py --num-layers 2 %s --deepspeed --deepspeed_config x.json\n" % ARGUMENTS
+    done = run("import", "megatron", "--run", "--ignore-unknown", script(text))
+    assert done.returncode == 2 and "Megatron-DeepSpeed hands its gradients to DeepSpeed" in done.stderr
+
+
+@needs_sandbox
+def test_a_hostile_script_changes_nothing_and_reads_no_other_files(run, script, tmp_path):
+    outside = tmp_path.parent / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("a secret")
+    text = """
+cat %s/secret >taken; echo x >%s/written; echo x >written; rm -rf %s %s/train.sh; mkdir %s/made
+python3 $(cat taken) /etc/passwd "$(cat /etc/passwd | head -n 1)" "$(ls /home /root %s 2>&1 | head -n 3)" --num-layers 1 --hidden-size 1 --seq-length 1
+for file in /etc/hostname /proc/1/environ /sys/kernel; do [[ -e $file ]] && torchrun $file; done
+(exec 3<>/dev/tcp/127.0.0.1/22) 2>/dev/null && torchrun network
+""" % ((outside,) * 3 + (tmp_path, outside, outside))
+    done = run("import", "megatron", "--run", script(text))
+    assert done.returncode == 2 and "a secret" not in done.stderr and "root:" not in done.stderr
+    assert sorted(path.name for path in outside.iterdir()) == ["secret"] and sorted(path.name for path in tmp_path.iterdir()) == ["sizes.sh", "train.sh"]
+
+
+def without_sandbox(folder):
+    """A PATH that has neither bubblewrap nor unshare."""
+    folder.mkdir()
+    for tool in ("bash", "cat", "cp", "chmod", "ln", "mkdir", "env", "seq", "tail", "wc", "echo", "tee", "rm", "head", "sleep"):
+        os.symlink(shutil.which(tool), folder / tool)
+    return {"PATH": str(folder)}
+
+
+def test_without_a_sandbox_that_is_said_and_programs_are_still_not_started(run, script, tmp_path):
+    environment = without_sandbox(tmp_path / "tools")
+    text = "mkdir made\nrm -rf ../../* sizes.sh\ntorchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text), env=environment)
+    assert layout(done) == {"dp": 2}
+    assert "there is neither bubblewrap nor unshare here to keep it apart." in done.stderr
+    assert (tmp_path / "sizes.sh").exists()
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["deepspeed", "--run", "train.sh"], "--run runs launch scripts of Megatron-LM, and deepspeed has none: leave it out"),
+    (["megatron", "--run"], "--run runs one launch script that is a file, found 0 files"),
+    (["megatron", "--run", "-"], "--run runs one launch script that is a file, found standard input"),
+    (["megatron", "--run", "train.sh", "sizes.sh"], "--run runs one launch script that is a file, found 2 files"),
+    (["megatron", "--run", "nothing.sh"], "nothing.sh"),
+    (["megatron", "--run", "train.sh", "--set", "x"], "--set takes NAME=VALUE, such as NNODES=4, found \"x\""),
+])
+def test_mistakes(run, script, arguments, message):
+    script("echo\n")
+    done = run("import", *arguments)
+    assert done.returncode == 2 and message in done.stderr
