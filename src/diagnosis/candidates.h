@@ -52,6 +52,10 @@ std::vector<Candidate> single_edits(const std::vector<Step>& steps, const Candid
 /// Those of them that need no new step.
 std::vector<Candidate> edits_of_steps(const std::vector<Step>& steps, const CandidateValues& values);
 
+/// Of steps in an `each` the weight of a contribution in the whole step's loss, times the size that an average takes
+/// away again: "dp / sum(tokens, dp, micro_batch)".
+std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const CandidateValues& values);
+
 /// Edits that give a parameter a wrong flag or placement: a tag less or more of those that the plain steps speak of,
 /// its share of a sum (`partial`) forgotten, or claimed where every rank computes the same.
 std::vector<Candidate> placement_edits(const Schedule& schedule);
