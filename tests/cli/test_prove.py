@@ -581,7 +581,11 @@ def test_a_counterexample_in_another_folder_finds_the_files_that_the_scenario_na
     run("prove", "-q", "cases/case.json", "--counterexample", "cases/beside.json")
     assert json.loads((tmp_path / "cases" / "beside.json").read_text())["schedule"]["framework"] == "./ours.jsonc"
     assert '"./ours.jsonc"' in run("prove", "-q", "cases/case.json", "--counterexample", "/dev/stdout").stdout
-    done = run("prove", "-q", "cases/case.json", "--counterexample", "example.json")
+    # What lies below a folder may be named from there, and what lies beside it may not.
+    run("prove", "-q", "cases/case.json", "--counterexample", "above.json")
+    assert json.loads((tmp_path / "above.json").read_text())["schedule"]["framework"] == "./cases/ours.jsonc"
+    (tmp_path / "other").mkdir()
+    done = run("prove", "-q", "cases/case.json", "--counterexample", "other/example.json")
     assert (done.returncode, done.stdout) == (2, "")
-    assert 'a scenario in "." could not name the file "cases/./ours.jsonc", which lies outside' in done.stderr
-    assert not (tmp_path / "example.json").exists()
+    assert 'a scenario in "other" could not name the file "cases/./ours.jsonc", which lies outside' in done.stderr
+    assert not list((tmp_path / "other").iterdir())
