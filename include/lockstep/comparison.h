@@ -84,7 +84,9 @@ struct ScheduleComparison {
   /// Whether formulas are of the plain gradients of ranks' losses: the two schedules' `backward` steps multiply them
   /// with different factors. Otherwise they are of what `backward` adds, as in a check.
   bool plain = false;
-  std::int64_t elements = 0;  ///< of all ranks' owned elements that both own and that were compared
+  /// Of all ranks' owned elements in the new one those that were compared: with what the same rank owns in the old one,
+  /// or else with what others own there.
+  std::int64_t elements = 0;
 
   std::optional<EverySize> every_size;  ///< where it was asked for
 

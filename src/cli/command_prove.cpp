@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <filesystem>
 #include <memory>
-#include <new>
 
 #include "lockstep/prove.h"
 #include "lockstep/report.h"
@@ -14,6 +15,7 @@
 #include "src/cli/results.h"
 #include "src/cli/written_scenario.h"
 #include "src/report/clean_text.h"
+#include "src/scenario/moved_references.h"
 
 namespace lockstep::cli {
 
@@ -54,6 +56,11 @@ int run(const ProveArguments& arguments) {
       scenario.file = file;
       // Of framework files too.
       for (const std::string& path : {arguments.output, arguments.counterexample}) keep_what_was_read(path);
+      const std::string place = scenario_at(arguments.counterexample, file);
+      const auto moved = [&](const Json& document) {
+        return scenario::with_references_from(document, file, std::filesystem::path(place).parent_path());
+      };
+      moved(scenario.document);  // what could not be written is said before the work
       Prover::Options options;
       options.steps = arguments.proof;
       options.budget = static_cast<int>(budget);
@@ -68,8 +75,8 @@ int run(const ProveArguments& arguments) {
                          report::one_line_text(arguments.counterexample)));
         continue;
       }
-      const std::string text = write_json(proof.counterexample->document);
-      if (const std::string why = why_no_scenario(file, text); !why.empty()) {
+      const std::string text = write_json(moved(proof.counterexample->document));
+      if (const std::string why = why_no_scenario(place, text); !why.empty()) {
         tell(fmt::format(
             "lockstep prove: the counterexample of {} would be no valid scenario: {}; {} was not written\n",
             report::one_line_text(file), report::one_line_text(why), report::one_line_text(arguments.counterexample)));
@@ -80,25 +87,10 @@ int run(const ProveArguments& arguments) {
       example.commit();
     } catch (const ReplacedInput&) {
       throw;
-    } catch (const InputError& error) {
-      for (const Diagnostic& diagnostic : error.diagnostics()) tell(render(diagnostic));
-      status = std::max<int>(status, exit_usage);
-    } catch (const OverBudget& over) {
-      tell(fmt::format("lockstep: {}: too large for a proof: {}\n", report::one_line_text(file),
-                       report::one_line_text(over.what())));
-      status = std::max<int>(status, exit_usage);
-    } catch (const std::bad_alloc&) {
-      // The other files have their answers all the same.
-      tell(fmt::format("lockstep: {}: out of memory\n", report::one_line_text(file)));
-      status = std::max<int>(status, exit_failure);
-    } catch (const InternalError& error) {
-      tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", report::one_line_text(file),
-                       report::one_line_text(error.what())));
-      status = std::max<int>(status, exit_failure);
-    } catch (const ExpressionError& error) {
-      tell(fmt::format("lockstep: {}: a bug of lockstep: {}\n", report::one_line_text(file),
-                       report::one_line_text(error.what())));
-      status = std::max<int>(status, exit_failure);
+    } catch (const std::exception&) {
+      const NoAnswer why = no_answer(file, "a proof");  // the other files have theirs all the same
+      tell(why.message);
+      status = std::max(status, why.status);
     }
   }
   reporter->finish();

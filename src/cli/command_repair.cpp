@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/base/budget.h"
+#include "src/base/counted.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
@@ -44,6 +45,10 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
     return diagnosis::find_repairs(result);
   }();
   findings.cut_off = found.cut_off;
+  if (found.cut_off.empty() && found.limit > 0)
+    findings.cut_off =
+        fmt::format("of a layout of this size no more than {} are tried", counted(found.limit, "schedule"));
+  findings.not_tried = found.not_tried;
   findings.tried = found.tried;
   findings.found = static_cast<int>(found.repairs.size());
   findings.repairs = diagnosis::best_repairs(result, found, most);
@@ -63,7 +68,10 @@ report::RepairFindings both(const report::RepairFindings& first, report::RepairF
   second.tried += first.tried;
   second.seconds += first.seconds;
   if (second.repairs.empty()) second.found += first.found;  // at a small layout alone, as those of the first
-  if (second.cut_off.empty()) second.cut_off = first.cut_off;
+  if (second.cut_off.empty()) {
+    second.cut_off = first.cut_off;
+    second.not_tried = first.not_tried;
+  }
   return second;
 }
 

@@ -9,7 +9,9 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <new>
 
+#include "src/base/budget.h"
 #include "src/cli/files.h"
 #include "src/cli/output.h"
 #include "src/report/clean_text.h"
@@ -48,6 +50,29 @@ int nothing_found(const std::vector<std::string>& paths) {
 
 int gate_status(const CommonOptions& options, int status) {
   return options.exit_zero && status == exit_wrong ? exit_right : status;
+}
+
+NoAnswer no_answer(const std::string& file, std::string_view too_large_for) {
+  const std::string head = fmt::format("lockstep: {}: ", report::one_line_text(file));
+  const auto bug = [&](const std::exception& error) {
+    return NoAnswer{fmt::format("{}a bug of lockstep: {}\n", head, report::one_line_text(error.what())), exit_failure};
+  };
+  try {
+    throw;
+  } catch (const InputError& error) {
+    std::string message;
+    for (const Diagnostic& diagnostic : error.diagnostics()) message += render(diagnostic);
+    return {message, exit_usage};
+  } catch (const OverBudget& over) {
+    return {fmt::format("{}too large for {}: {}\n", head, too_large_for, report::one_line_text(over.what())),
+            exit_usage};
+  } catch (const std::bad_alloc&) {
+    return {head + "out of memory\n", exit_failure};
+  } catch (const InternalError& error) {
+    return bug(error);
+  } catch (const ExpressionError& error) {
+    return bug(error);
+  }
 }
 
 ReportSet::ReportSet(const CommonOptions& options, bool several, Purpose purpose) {

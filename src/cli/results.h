@@ -20,6 +20,15 @@ int gate_status(const CommonOptions& options, int status);
 /// Says on standard error that the paths hold no scenario; exit status 4.
 int nothing_found(const std::vector<std::string>& paths);
 
+/// What is said of a file of which a command has no answer, and the exit status that it gets.
+struct NoAnswer {
+  std::string message;
+  int status = 0;
+};
+/// In a catch block: why there is none. Throws on what is no mistake in the file, no budget, no want of memory and no
+/// bug.
+NoAnswer no_answer(const std::string& file, std::string_view too_large_for);
+
 /// The report asked for with --format and --output, and those of --report.
 class ReportSet {
  public:

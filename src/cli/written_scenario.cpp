@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -40,6 +41,12 @@ CheckResult judged(const std::string& file, const std::string& text) {
 std::string why_no_scenario(const std::string& file, const std::string& text) {
   const CheckResult result = judged(file, text);
   return result.verdict == Verdict::error && !result.errors.empty() ? result.errors.front().message : "";
+}
+
+std::string scenario_at(const std::string& path, const std::string& file) {
+  std::error_code error;
+  const bool is_device = std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
+  return path.empty() || is_device ? file : path;
 }
 
 void want_same_verdict(const Scenario& scenario) {

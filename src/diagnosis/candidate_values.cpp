@@ -31,6 +31,19 @@ std::vector<std::vector<std::string>> subsets(const std::vector<std::string>& wo
   return list;
 }
 
+void find_mixed_axes(const Model& model, CandidateValues& values) {
+  for (const std::string& axis : values.dense_axes) {
+    bool sharded = false, whole = false;
+    for (const Parameter& parameter : model.parameters()) {
+      const bool here = std::any_of(parameter.shard.begin(), parameter.shard.end(),
+                                    [&](const Shard& shard) { return name_of(shard.axis) == axis; });
+      sharded = sharded || (here && !parameter.frozen);
+      whole = whole || (!here && !parameter.frozen);
+    }
+    if (sharded && whole) values.mixed_axes.push_back(axis);
+  }
+}
+
 void find_axes(const Mesh& mesh, CandidateValues& values) {
   const bool split = mesh.size(Axis::dp_shard) > 1 && mesh.size(Axis::dp_replicate) > 1;
   for (const Axis axis : {Axis::tp, Axis::cp, Axis::sp, Axis::dp, Axis::pp}) {
@@ -325,6 +338,7 @@ std::vector<std::string> selectors_for(const Model& model, const std::set<std::s
 CandidateValues candidate_values(const Schedule& schedule, const std::set<std::string>& wrong) {
   CandidateValues values;
   find_axes(schedule.mesh, values);
+  find_mixed_axes(schedule.model, values);
   find_groups(schedule, values);
   find_sizes(schedule, values);
   find_tokens(schedule.batch, values);

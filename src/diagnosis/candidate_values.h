@@ -17,6 +17,7 @@ inline constexpr std::size_t most_single_items = 32;
 /// The words that edits of one scenario can be made of: its axes, their products, its selectors and its buffers.
 struct CandidateValues {
   std::vector<std::string> dense_axes;   ///< of a size above 1
+  std::vector<std::string> mixed_axes;   ///< of these where some parameters are sharded and others are whole
   std::vector<std::string> expert_axes;  ///< likewise, where the expert mesh differs from the dense one
   std::vector<Over> groups;              ///< each another set of groups
   std::vector<Over> expert_groups;       ///< the same, one by one, in axes of the expert mesh where they can be

@@ -272,8 +272,8 @@ class StepEdits : private StepEditor {
 
 std::string_view name_of(Candidate::Kind kind) {
   constexpr std::array<std::string_view, candidate_kind_count> names = {
-      "restored", "dropped",    "doubled", "moved",           "other group", "factor", "sum or avg",
-      "geometry", "parameters", "timing",  "a rank left out", "operation",   "buffer", "inserted"};
+      "restored",   "dropped", "doubled",         "moved",     "other group", "factor",   "sum or avg",     "geometry",
+      "parameters", "timing",  "a rank left out", "operation", "buffer",      "inserted", "flag, placement"};
   return names[static_cast<std::size_t>(kind)];
 }
 

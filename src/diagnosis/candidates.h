@@ -28,17 +28,18 @@ struct Candidate {
     ranks,
     operation,
     buffer,
-    insert
+    insert,
+    placement  ///< of a parameter, or a flag of it
   };
   Kind kind = Kind::drop;
-  std::string step;  ///< that it changes, removes or adds
+  std::string step;  ///< that it changes, removes or adds; "" for a parameter
   Edit edit;
   /// What goes with it, such as the same of a step that belongs to this one. Applied behind it.
   std::vector<Candidate> together = {};
   /// In a list of edits one by one: it goes with the one before.
   bool is_with_previous = false;
 };
-inline constexpr int candidate_kind_count = 14;
+inline constexpr int candidate_kind_count = 15;
 /// "drop", "other group", …: for tables.
 std::string_view name_of(Candidate::Kind kind);
 
@@ -50,6 +51,14 @@ std::vector<Candidate> single_edits(const std::vector<Step>& steps, const Candid
 
 /// Those of them that need no new step.
 std::vector<Candidate> edits_of_steps(const std::vector<Step>& steps, const CandidateValues& values);
+
+/// Of steps in an `each` the weight of a contribution in the whole step's loss, times the size that an average takes
+/// away again: "dp / sum(tokens, dp, micro_batch)".
+std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const CandidateValues& values);
+
+/// Edits that give a parameter a wrong flag or placement: a tag less or more of those that the plain steps speak of,
+/// its share of a sum (`partial`) forgotten, or claimed where every rank computes the same.
+std::vector<Candidate> placement_edits(const Schedule& schedule);
 
 /// The same changes of all steps that belong together (step_list.h): other parameters, ranks or micro-batches, another
 /// buffer, another place; and a parameter that goes from one step to its neighbour. `singles` are edits of single

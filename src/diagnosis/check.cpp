@@ -150,9 +150,7 @@ void replay_beside(CheckResult& result, const EngineResult& by_classes) {
   if (workload.calls > most_calls || workload.terms > most_terms) return;
   Verdict replayed = Verdict::match;
   try {
-    const Timeline timeline = walk(schedule);
-    replayed = diagnosis::verdict_of(timeline.outcome.kind);
-    if (!timeline.step_ends.empty() && !SymbolicEngine(schedule, timeline).run().match) replayed = Verdict::mismatch;
+    replayed = diagnosis::replayed_verdict(schedule);
   } catch (const InputError&) {
     return;  // a mistake that ranks meet; the parametric engine has said what it thinks of it
   } catch (const OverBudget&) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lockstep/check.h"
+#include "lockstep/symbolic.h"
 #include "src/diagnosis/engine_details.h"
 #include "src/diagnosis/outcome_verdict.h"
 
@@ -21,6 +22,12 @@ Verdict verdict_of(Outcome::Kind kind) {
       break;
   }
   return Verdict::match;
+}
+
+Verdict replayed_verdict(const Schedule& schedule) {
+  const Timeline timeline = walk(schedule);
+  const bool wrong = !timeline.step_ends.empty() && !SymbolicEngine(schedule, timeline).run().match;
+  return wrong ? Verdict::mismatch : verdict_of(timeline.outcome.kind);
 }
 
 }  // namespace diagnosis

@@ -185,10 +185,15 @@ class Comparer {
       }
     }
     for (auto& [piece, both] : owners) {
+      const std::vector<diagnosis::OwnedStretch> gained = alone(both.after, both.before);
       const std::map<int, diagnosis::Held> before = diagnosis::by_value(alone(both.before, both.after)),
                                            all_after = diagnosis::by_value(both.after);
-      const std::map<int, diagnosis::Held> after = diagnosis::by_value(alone(both.after, both.before)),
+      const std::map<int, diagnosis::Held> after = diagnosis::by_value(gained),
                                            all_before = diagnosis::by_value(both.before);
+      Intervals owned_before;
+      for (const auto& [value, held] : all_before) owned_before = unite(owned_before, held.where);
+      for (const diagnosis::OwnedStretch& stretch : gained)
+        result_.elements += size(intersect(owned_before, stretch.elements));
       std::map<std::pair<int, int>, Intervals> moved;
       for (diagnosis::OtherValue& other : diagnosis::other_values(before, all_after))
         moved[{other.before, other.after}] = std::move(other.elements);

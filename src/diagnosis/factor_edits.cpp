@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/diagnosis/candidates.h"
+#include "src/diagnosis/product.h"
 #include "src/diagnosis/step_editor.h"
+#include "src/diagnosis/step_list.h"
+#include "src/scenario/step_keys.h"
 
 namespace lockstep::diagnosis {
 
@@ -84,6 +88,27 @@ void FactorEdits::reduction() {
   if (step_.op != Op::norm) return;
   if (!has("combine")) return set(Kind::reduction, "combine", &Step::mean_of_norms, true);
   remove(Kind::reduction, "combine");
+}
+
+std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const CandidateValues& values) {
+  std::vector<Candidate> candidates;
+  for (const ListedStep& step : listed_steps(steps)) {
+    if (step.each.empty() || step.name().empty() || (step.op() != Op::scale && step.op() != Op::backward)) continue;
+    for (const Product& tokens : values.token_totals) {
+      for (const Product& size : values.axis_sizes) {
+        Step changed = scenario::with({}, "by", &Step::by, std::optional(size.over(tokens).expression()));
+        candidates.push_back({Candidate::Kind::factor, step.name(), Edit::set(step.name(), std::move(changed))});
+      }
+    }
+    for (const Product& tokens : values.token_counts) {
+      for (const Product& size : values.axis_sizes) {
+        const Product by = size.over(tokens).over(Product::parse("micro_batches"));
+        Step changed = scenario::with({}, "by", &Step::by, std::optional(by.expression()));
+        candidates.push_back({Candidate::Kind::factor, step.name(), Edit::set(step.name(), std::move(changed))});
+      }
+    }
+  }
+  return candidates;
 }
 
 }  // namespace lockstep::diagnosis

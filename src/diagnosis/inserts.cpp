@@ -41,10 +41,11 @@ class Insertions {
         copies(gap, buffer);
       }
       waits(gap);
-      if (gap.each.empty()) norms(gap);
+      if (gap.each.empty()) more_norms(gap);
       if (gap.each.empty()) clips(gap);
       if (!gap.each.empty()) backwards(gap);
     }
+    norms_before_clips();
     return std::move(candidates_);
   }
 
@@ -167,18 +168,69 @@ class Insertions {
     return found == steps_.end() ? nullptr : found->step;
   }
 
-  /// Only where a norm is taken: without one there is none to be right.
-  void norms(const Gap& gap) {
+  /// Where a norm is taken: without one there is none to be right.
+  void more_norms(const Gap& gap) {
     const Step* norm = first_of(Op::norm);
-    if (norm == nullptr || !gap.end) return;
-    for (const Selectors& selection : values_.selections) {
-      Step step = made("norm", Op::norm, "grad", selection);
-      if (norm->over) step = scenario::with(std::move(step), "over", &Step::over, norm->over);
-      put(gap, step);
-      for (const std::string& axis : values_.dense_axes)
-        put(gap, scenario::with(step, "count", &Step::count,
-                                std::optional(Expression::parse(fmt::format("rank.{} == 0", axis)))));
+    if (norm != nullptr && gap.end) parts_of_norm(gap, norm->over);
+  }
+
+  /// A clip needs a norm in front of it, all of it or the part that is missing.
+  void norms_before_clips() {
+    const Step* norm = first_of(Op::norm);
+    for (const ListedStep& clip : steps_) {
+      if (clip.op() != Op::clip || !clip.each.empty() || clip.name().empty()) continue;
+      const Gap gap = {"", clip.name(), false};
+      if (norm != nullptr) {
+        parts_of_norm(gap, norm->over);
+        for (const std::string& axis : values_.mixed_axes) {
+          put(gap, norm_of_sharded(axis, norm->over));
+          put(gap, norm_of_whole(axis, norm->over));
+        }
+        continue;
+      }
+      whole_norms(gap, std::nullopt);
+      for (std::size_t at = 0; at < values_.groups.size(); ++at)
+        whole_norms(gap, values_.group_of_new(Op::norm, false, at));
     }
+  }
+
+  /// A norm step of some parameters, with all ranks' counts or those of one rank along an axis.
+  void parts_of_norm(const Gap& gap, const std::optional<Over>& over) {
+    for (const Selectors& selection : values_.selections) {
+      put(gap, norm_of(selection, over));
+      for (const std::string& axis : values_.dense_axes) put(gap, counted_once(norm_of(selection, over), axis));
+    }
+  }
+
+  /// The same of all parameters; and one of what is sharded along an axis beside one of what every rank there has.
+  void whole_norms(const Gap& gap, const std::optional<Over>& over) {
+    put(gap, norm_of({}, over));
+    for (const std::string& axis : values_.dense_axes) put(gap, counted_once(norm_of({}, over), axis));
+    for (const std::string& axis : values_.mixed_axes) {
+      put(gap, norm_of_sharded(axis, over));
+      Step whole = norm_of_whole(axis, over);
+      whole.name = free_name("norm_replicated");
+      candidates_.back().together = {
+          {Candidate::Kind::insert, whole.name, Edit::insert(std::move(whole), gap.beside, gap.after)}};
+    }
+  }
+
+  Step norm_of(const Selectors& selection, const std::optional<Over>& over) const {
+    Step step = made("norm", Op::norm, "grad", selection);
+    return over ? scenario::with(std::move(step), "over", &Step::over, over) : step;
+  }
+
+  Step norm_of_sharded(const std::string& axis, const std::optional<Over>& over) const {
+    return norm_of(Selectors({"shard:" + axis}), over);
+  }
+
+  Step norm_of_whole(const std::string& axis, const std::optional<Over>& over) const {
+    return counted_once(norm_of(Selectors({"!shard:" + axis}), over), axis);
+  }
+
+  static Step counted_once(Step norm, const std::string& axis) {
+    return scenario::with(std::move(norm), "count", &Step::count,
+                          std::optional(Expression::parse(fmt::format("rank.{} == 0", axis))));
   }
 
   /// Only where something is clipped: what is clipped nowhere need not be.

@@ -123,7 +123,12 @@ class OptionSearch {
   OptionSearch(const CheckResult& result, OptionRepairs& found) : result_(result), found_(found) {}
 
   void run() {
-    for (const FrameworkOption& option : scenario::framework_options(*result_.scenario)) try_values(option);
+    const std::vector<FrameworkOption> options = scenario::framework_options(*result_.scenario);
+    found_.options_left = static_cast<int>(options.size());
+    for (const FrameworkOption& option : options) {
+      try_values(option);
+      --found_.options_left;
+    }
   }
 
  private:

@@ -25,6 +25,7 @@ struct OptionRepairs {
   /// Of these, those that are right but for a norm or a clip that is not taken any more: none of them is a repair.
   std::vector<OptionValue> without_norm;
   int without_verdict = 0;  ///< besides these: they divide by zero, say, or no engine decides
+  int options_left = 0;     ///< where it was cut off: options of which no value was tried, or not all
   std::string cut_off;      ///< why not all were tried: half a sentence; "" where they were
 };
 

@@ -20,29 +20,6 @@ namespace {
 constexpr std::size_t most_first_edits = 16, most_mending = 8, most_complements = 80,
                       no_repair = static_cast<std::size_t>(-1);
 
-/// Inside of `each`, the weight of a contribution in the whole step's loss, times the size that an average takes away
-/// again: "dp / sum(tokens, dp, micro_batch)".
-std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const CandidateValues& values) {
-  std::vector<Candidate> candidates;
-  for (const ListedStep& step : listed_steps(steps)) {
-    if (step.each.empty() || step.name().empty() || (step.op() != Op::scale && step.op() != Op::backward)) continue;
-    for (const Product& tokens : values.token_totals) {
-      for (const Product& size : values.axis_sizes) {
-        Step changed = scenario::with({}, "by", &Step::by, std::optional(size.over(tokens).expression()));
-        candidates.push_back({Candidate::Kind::factor, step.name(), Edit::set(step.name(), std::move(changed))});
-      }
-    }
-    for (const Product& tokens : values.token_counts) {
-      for (const Product& size : values.axis_sizes) {
-        const Product by = size.over(tokens).over(Product::parse("micro_batches"));
-        Step changed = scenario::with({}, "by", &Step::by, std::optional(by.expression()));
-        candidates.push_back({Candidate::Kind::factor, step.name(), Edit::set(step.name(), std::move(changed))});
-      }
-    }
-  }
-  return candidates;
-}
-
 }  // namespace
 
 RepairSearch SearchForRepairs::run() {
@@ -53,8 +30,25 @@ RepairSearch SearchForRepairs::run() {
     found_.cut_off = over.what();
     if (found_.repairs.empty() && all_back_is_) found_.repairs.push_back(std::move(*all_back_is_));
   }
+  if (!found_.cut_off.empty() || found_.limit > 0) count_not_tried();
   std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
   return std::move(found_);
+}
+
+bool SearchForRepairs::is_at_limit() {
+  if (found_.tried <= space_.most_trials()) return false;
+  found_.limit = space_.most_trials();
+  return true;
+}
+
+void SearchForRepairs::count_not_tried() {
+  const Budget::Uncounted for_none;
+  if (!singles_left_) {
+    singles_left_ = 0;
+    for (const auto& [distance, candidates] : other_candidates()) *singles_left_ += candidates.size();
+  }
+  if (!inserts_are_known_) *singles_left_ += insertions(listed_steps(space_.steps().steps()), space_.values()).size();
+  found_.not_tried = {*singles_left_, options_.pairs && !firsts_left_, firsts_left_.value_or(0)};
 }
 
 void SearchForRepairs::search() {
@@ -278,6 +272,8 @@ std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const
 }
 
 void SearchForRepairs::single() {
+  singles_left_.reset();
+  inserts_are_known_ = false;
   const std::optional<std::vector<Step>> right = space_.unedited_steps();
   if (right) {
     const std::vector<Step>& steps = space_.steps().steps();
@@ -289,9 +285,14 @@ void SearchForRepairs::single() {
   if (stopped_) return;
   const std::vector<ListedStep> list = listed_steps(space_.steps().steps());
   std::map<int, std::vector<Candidate>> others = other_candidates();
+  singles_left_ = 0;
+  for (const auto& [distance, candidates] : others) *singles_left_ += candidates.size();
   const auto add_inserts = [&] {
-    for (Candidate& insert : insertions(list, space_.values()))
+    for (Candidate& insert : insertions(list, space_.values())) {
       others[distance_of(insert)].push_back(std::move(insert));
+      ++*singles_left_;
+    }
+    inserts_are_known_ = true;
   };
   // There are thousands of new steps, and often none is looked at. Waits are nearer than the others.
   const int of_inserts = distance_of({Candidate::Kind::insert, "", Edit::insert({}, "", false)});
@@ -313,7 +314,10 @@ void SearchForRepairs::single() {
 void SearchForRepairs::single(std::vector<Candidate> candidates) {
   const std::vector<ListedStep> list = listed_steps(space_.steps().steps());
   for (Candidate& candidate : candidates) {
-    if (found_.tried > space_.most_trials() || !space_.is_relevant(candidate, list)) continue;
+    if (is_at_limit()) return;
+    const bool is_relevant = space_.is_relevant(candidate, list);
+    if (singles_left_) --*singles_left_;
+    if (!is_relevant) continue;
     const std::optional<OracleAnswer> answer = judge({&candidate});
     if (const std::optional<Candidate> two = in_two_steps(candidate);
         two && answer && answer->right() && !nearest_only_)
@@ -370,9 +374,13 @@ void SearchForRepairs::sequential() {
   if (firsts_.size() > most_first_edits) firsts_.resize(most_first_edits);
   firsts_.insert(firsts_.begin(), mending.begin(), mending.end());
   firsts_.insert(firsts_.end(), plain_firsts_.begin(), plain_firsts_.end());
+  firsts_left_ = firsts_.size();
   for (const bool inserts : {false, true}) {  // there are many more of them
-    for (std::size_t first = 0; first < firsts_.size() && !has_ordinary_repair(); ++first)
+    for (std::size_t first = 0; first < firsts_.size() && !has_ordinary_repair(); ++first) {
       seconds(firsts_[first].candidate, inserts);
+      if (found_.limit > 0) return;
+      if (inserts) --*firsts_left_;
+    }
   }
 }
 
@@ -382,7 +390,7 @@ void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
   const std::vector<ListedStep> list = listed_steps(*steps);
   for (const Candidate& second :
        inserts ? insertions(list, space_.values()) : edits_of_steps(*steps, space_.values())) {
-    if (found_.tried > space_.most_trials()) return;
+    if (is_at_limit()) return;
     if (space_.is_relevant(second, list)) judge({&first, &second});
   }
 }

@@ -56,6 +56,10 @@ RepairSearch find_repairs(const CheckResult& result, const RepairOptions& option
       return search;
     RepairSearch here = SearchForRepairs(result, options, {}).run();
     here.tried += search.tried;
+    if (here.cut_off.empty() && here.limit == 0) {
+      here.limit = search.limit;
+      here.not_tried = search.not_tried;
+    }
     return here;
   } catch (const OverBudget& over) {
     search.cut_off = over.what();

@@ -55,6 +55,14 @@ struct RepairOptions {
   bool alone_around = true;
 };
 
+/// What a search left out that was ended by a limit of work, memory or tries.
+struct NotTried {
+  std::size_t edits = 0;        ///< by themselves
+  bool pairs = false;           ///< no two edits were tried together
+  std::size_t first_edits = 0;  ///< of two, behind which not all second ones were
+  bool any() const { return edits > 0 || pairs || first_edits > 0; }
+};
+
 /// Repairs of a result that does not match, found by applying every edit to a small layout in which the same goes
 /// wrong: the best first, in the order of repair_order.h. Empty where none that was tried does it, and for a result
 /// that matches or that is no valid file. What is wrong with the model alone has no repair here.
@@ -64,6 +72,8 @@ struct RepairSearch {
   /// Why the search did not go through all edits: half a sentence; "" where it did. What it found until then may be
   /// wrong at the file's own sizes.
   std::string cut_off;
+  int limit = 0;  ///< no more schedules may be tried, and that ended it; 0: that did not
+  NotTried not_tried;
 };
 RepairSearch find_repairs(const CheckResult& result, const RepairOptions& options = {});
 

@@ -225,9 +225,11 @@ SmallLayout smallest_layout(const CheckResult& result) {
   return found;
 }
 
-std::vector<OtherSize> sizes_around(const Scenario& scenario, const FileSizes& smallest) {
+std::vector<OtherSize> sizes_around(const Scenario& scenario, const FileSizes& smallest,
+                                    const std::vector<std::string>& more_axes) {
   constexpr int most = 4;
   std::map<std::string, int> now;
+  for (const std::string& axis : more_axes) now[axis] = 1;
   for (const auto& [axis, size] : written_axes(scenario)) now[axis] = size;
   for (const auto& [axis, size] : smallest.axes) now[axis] = size;
   std::vector<OtherSize> list;

@@ -60,8 +60,10 @@ struct OtherSize {
   std::string of;  ///< what has another size, as files call it: "dp", "micro_batches"
   FileSizes sizes;
 };
-/// Sizes around `smallest`: each axis that the file gives a size above 1, and the micro-batches, at 1 to 4.
-std::vector<OtherSize> sizes_around(const Scenario& scenario, const FileSizes& smallest);
+/// Sizes around `smallest`: each axis that the file gives a size above 1 or that is named, at 1 to 4, and the
+/// micro-batches at 1 to 3.
+std::vector<OtherSize> sizes_around(const Scenario& scenario, const FileSizes& smallest,
+                                    const std::vector<std::string>& more_axes = {});
 
 /// Names of what is wrong, numbers in them folded; the verdict alone where there are no values.
 std::set<std::string> folded_wrong_names(const CheckResult& result);

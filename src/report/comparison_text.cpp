@@ -133,6 +133,8 @@ class TextComparison {
     }
     if (comparison_.step < 0) {
       write_("  There is no optimizer step that both complete, so no gradients are compared.\n");
+    } else if (comparison_.same_gradients() && comparison_.elements == 0) {
+      write_("  No element has an optimizer in both, so no gradients are compared.\n");
     } else if (comparison_.same_gradients()) {
       write_(fmt::format("  Every optimizer gets the same, in {} of all ranks together.\n",
                          counted(comparison_.elements, "element")));

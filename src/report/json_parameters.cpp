@@ -176,7 +176,8 @@ class ParametersWriter {
     json_.key("use").string(site.use == "main" ? name : name + ":" + site.use);
     if (term.foreign) {
       json_.key("foreign").boolean(true);
-      json_.key("of").string(logical.name);
+      // Of several copies, in the name of whose first one all of them get gradients, the one that has this use.
+      json_.key("of").string(model_.logicals()[at(model_.logical_of(site.parameter))].name);
       json_.key("offset").number(term.offset);
     }
     json_.key("value").string(term.coefficient.to_string());

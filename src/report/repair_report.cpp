@@ -93,11 +93,23 @@ std::string tried_text(const diagnosis::OptionRepairs& options) {
   return text;
 }
 
+/// What a search that was cut off left out: "; 3 single edits were not tried, and no two together"; "" else.
+std::string not_tried_text(const diagnosis::NotTried& left) {
+  std::vector<std::string> parts;
+  if (left.edits > 0) parts.push_back(were(static_cast<int>(left.edits), "single edit") + " not tried");
+  if (left.pairs) parts.emplace_back("no two edits together");
+  if (left.first_edits > 0)
+    parts.push_back(fmt::format("not all second edits behind {}", counted(left.first_edits, "first one")));
+  return parts.empty() ? "" : "; " + listed_words(std::move(parts));
+}
+
 /// What comes before edits of steps: nobody has to change code for it.
 void options_text(const CheckResult& result, const diagnosis::OptionRepairs& options, const Write& write) {
   if (!options.cut_off.empty())
-    write(fmt::format("\n  the options of the framework were not tried to the end: {}\n",
-                      one_line_text(options.cut_off)));
+    write(
+        fmt::format("\n  the options of the framework were not tried to the end: {}; {} {} left out in part or whole\n",
+                    one_line_text(options.cut_off), counted(options.options_left, "option"),
+                    options.options_left == 1 ? "is" : "are"));
   for (const OptionRepair& option : options.repairs) write(option_text(result, option));
   if (options.values > 0) write(fmt::format("\n  {}\n", tried_text(options)));
   if (options.without_verdict > 0)
@@ -131,8 +143,10 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
   if (result.verdict == Verdict::match) return write("  there is nothing to repair\n");
   options_text(result, findings.options, write);
   if (!findings.lost_ties.empty()) write("  " + one_line_text(findings.lost_ties) + "\n");
-  const std::string cut_off =
-      findings.cut_off.empty() ? "" : fmt::format("  the search was cut off: {}\n", one_line_text(findings.cut_off));
+  const std::string cut_off = findings.cut_off.empty()
+                                  ? ""
+                                  : fmt::format("  the search was cut off: {}{}\n", one_line_text(findings.cut_off),
+                                                not_tried_text(findings.not_tried));
   if (findings.repairs.empty() && findings.found > 0) {
     const std::string found =
         findings.found == 1
@@ -197,7 +211,10 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
       json.end_array();
     }
     if (options.without_verdict > 0) json.key("option_values_without_verdict").number(options.without_verdict);
-    if (!options.cut_off.empty()) json.key("options_cut_off").string(options.cut_off);
+    if (!options.cut_off.empty()) {
+      json.key("options_cut_off").string(options.cut_off);
+      json.key("options_not_tried").number(options.options_left);
+    }
   }
   if (!findings.lost_ties.empty()) json.key("lost_ties").string(findings.lost_ties);
   json.key("repairs").begin_array();
@@ -207,6 +224,11 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
   json.key("tried").number(findings.tried);
   if (!findings.cut_off.empty()) {
     json.key("cut_off").string(findings.cut_off);
+    json.key("not_tried").begin_object(true);
+    json.key("edits").number(findings.not_tried.edits);
+    json.key("pairs").boolean(findings.not_tried.pairs);
+    json.key("first_edits").number(findings.not_tried.first_edits);
+    json.end_object();
   }
   json.key("time").begin_object(true);
   json.key("repair_s").seconds(findings.seconds);

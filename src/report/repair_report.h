@@ -7,6 +7,7 @@
 #include "lockstep/check.h"
 #include "lockstep/report.h"
 #include "src/diagnosis/option_repairs.h"
+#include "src/diagnosis/repairs.h"
 
 namespace lockstep::report {
 
@@ -18,6 +19,7 @@ struct RepairFindings {
   int found = 0;                     ///< all of them
   int tried = 0;                     ///< schedules that were replayed
   std::string cut_off;               ///< why not all edits were tried: half a sentence; "" where they were
+  diagnosis::NotTried not_tried;     ///< then
   double seconds = 0;
 };
 

@@ -32,13 +32,6 @@ constexpr std::size_t largest_file = std::size_t{64} << 20;
 using KnownFiles = std::map<std::tuple<std::filesystem::path, scenario::FileKind, std::filesystem::path>, Json>;
 thread_local std::unique_ptr<KnownFiles> known_files;
 
-bool is_path(const std::string& text) {
-  const auto ends_with = [&](std::string_view end) {
-    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-  };
-  return text.find('/') != std::string::npos || ends_with(".json") || ends_with(".jsonc");
-}
-
 std::shared_ptr<const Source> open_builtin(const Json& reference, scenario::FileKind kind, Diagnostics& diagnostics) {
   const bool framework = kind == scenario::FileKind::framework;
   const std::string_view word = framework ? "framework" : "model";
@@ -168,6 +161,13 @@ std::string arguments_for(const std::string& file) {
 }
 
 namespace scenario {
+
+bool is_path(const std::string& text) {
+  const auto ends_with = [&](std::string_view end) {
+    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+  };
+  return text.find('/') != std::string::npos || ends_with(".json") || ends_with(".jsonc");
+}
 
 std::optional<std::string> read_text_file(const std::filesystem::path& path, std::string& error) {
   std::error_code code;

@@ -18,6 +18,9 @@ struct NamedFile {
   std::filesystem::path folder;  ///< what its own references are relative to
 };
 
+/// Whether a reference is a path, and no name of what is built in.
+bool is_path(const std::string& reference);
+
 /// The file that a scenario means by `reference`: a built-in name, or a path (with "/", or ending
 /// in .json or .jsonc) relative to `folder`, to which a scenario in the folder `home` has access (allowed_files.h). A
 /// mistake is added where there is none. What is no framework or model file is not quoted.

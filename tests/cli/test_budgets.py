@@ -100,6 +100,10 @@ def test_work_is_counted_and_not_timed_so_that_a_search_is_cut_off_at_the_same_p
     first, second = (say(limited, tmp_path, content, "repair")[1] for _ in range(2))
     assert first == second
     assert "the search was cut off: " + UNITS in first
+    # And what was not tried is counted.
+    assert re.search(r"; [0-9]+ single edits were not tried and no two edits together\n", first), first
+    found = json.loads(say(limited, tmp_path, content, "repair", "-f", "json")[1])
+    assert found["not_tried"]["edits"] > 100 and found["not_tried"]["pairs"] and found["not_tried"]["first_edits"] == 0
 
 
 @nightly

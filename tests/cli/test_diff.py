@@ -164,6 +164,37 @@ def test_owners_change_and_gradients_do_not(run, tmp_path):
     assert run("diff", "--this-layout", new, stale).stdout.startswith("other gradients")
 
 
+def test_elements_whose_owner_changes_are_counted(run, tmp_path):
+    def to(root):
+        return {"name": "sum", "op": "reduce", "over": "dp", "root": root}
+    old, new = write(tmp_path, "old.json", to(0)), write(tmp_path, "new.json", to(1))
+    assert "  Every optimizer gets the same, in 8 elements of all ranks together.\n" in run("diff", old, new).stdout
+    both = write(tmp_path, "both.json", {"name": "sum", "op": "all_reduce", "over": "dp"})
+    assert "in 16 elements of all ranks together" in run("diff", old, both).stdout
+    assert "in 8 elements of all ranks together" in run("diff", both, old).stdout
+    nobody = write(tmp_path, "nobody.json", to(0), {"name": "own", "op": "own", "over": "dp", "geometry": {"kind": "counts", "counts": [0, 8]}})
+    assert "No element has an optimizer in both" not in run("diff", old, nobody).stdout
+
+
+def test_equal_lists_of_tokens_are_equal_however_they_are_written(run, tmp_path):
+    """Those of one optimizer step are used again in the next one."""
+    once = [[[[3]], [[5]]], [[[4]], [[6]]]]
+
+    def given(name, tokens):
+        path = tmp_path / name
+        path.write_text(json.dumps({"lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": [{"name": "w", "shape": [8]}]},
+                                    "batch": {"micro_batches": 2, "steps": 2, "loss": "sum", "tokens": tokens},
+                                    "schedule": {"steps": [{"name": "zero", "op": "zero"}, BACKWARD,
+                                                           {"name": "sum", "op": "all_reduce", "over": "dp"}]}}))
+        return str(path)
+
+    old, new = given("old.json", once), given("new.json", once + once)
+    assert run("diff", old, new).returncode == 0
+    assert "other numbers of tokens" not in run("diff", old, new).stdout + run("diff", new, old).stdout
+    other = given("other.json", once + [once[0], [[[4]], [[7]]]])
+    assert "the two have other numbers of tokens" in run("diff", old, other).stdout
+
+
 def test_buckets_that_hold_other_parameters_are_not_one(run, tmp_path):
     """The first parameter of a bucket is cut otherwise where it has the bucket for itself, and who owns it finds it stale."""
     def cut(name, separate):

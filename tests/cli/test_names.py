@@ -36,7 +36,7 @@ COMMANDS = {
     "diff": ["diff", "@right.json", "@wrong.json"],
     "diff of a deadlock": ["diff", "@right.json", "@stuck.json"],
     "mutate": ["mutate", "@right.json"],
-    "mutate -f markdown": ["mutate", "@right.json", "-f", "markdown"],
+    "mutate -v": ["mutate", "@right.json", "-v"],
     "mutate --write-mutants": ["mutate", "@right.json", "--write-mutants", "@mutants"],
     "mutate of what is wrong": ["mutate", "@wrong.json"],
     "report": ["report", "@invalid.json", "-o", "page.html"],

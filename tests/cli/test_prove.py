@@ -561,3 +561,31 @@ def test_a_list_of_tokens_keeps_the_axes_of_its_ranks_and_the_statement_says_so(
     assert (said["verdict"], said["statement"]) == ("right", "right for every size, with dp = 2")
     assert [(one["axis"], one["size"]) for one in said["kept"]] == [("dp", 2)]
     assert "  dp stays 2: the file lists numbers of its ranks under \"tokens\"\n" in run("prove", "a.json").stdout
+
+
+def test_a_counterexample_in_another_folder_finds_the_files_that_the_scenario_names(run, tmp_path):
+    (tmp_path / "cases" / "found").mkdir(parents=True)
+    (tmp_path / "cases" / ".git").mkdir()
+    steps = [{"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward"}]},
+             {"name": "sum", "op": "all_reduce", "over": "dp"}]
+    (tmp_path / "cases" / "ours.jsonc").write_text(json.dumps({"lockstep_framework": 1, "name": "ours", "steps": steps}))
+    case = {"lockstep": 1, "layout": {"dp": 1}, "model": {"parameters": [{"name": "w", "shape": [8]}]},
+            "batch": {"micro_batches": 1, "loss": "piece_mean"}, "schedule": {"framework": "./ours.jsonc"}}
+    (tmp_path / "cases" / "case.json").write_text(json.dumps(case))
+    done = run("prove", "-q", "cases/case.json", "--counterexample", "cases/found/example.json")
+    assert (done.returncode, done.stderr) == (1, "")
+    example = json.loads((tmp_path / "cases" / "found" / "example.json").read_text())
+    assert example["schedule"]["framework"] == "../ours.jsonc"
+    assert run("test", "-q", "cases/found").returncode == 0
+    # In the same folder it is named as before; on a device it is what would stand beside the scenario.
+    run("prove", "-q", "cases/case.json", "--counterexample", "cases/beside.json")
+    assert json.loads((tmp_path / "cases" / "beside.json").read_text())["schedule"]["framework"] == "./ours.jsonc"
+    assert '"./ours.jsonc"' in run("prove", "-q", "cases/case.json", "--counterexample", "/dev/stdout").stdout
+    # What lies below a folder may be named from there, and what lies beside it may not.
+    run("prove", "-q", "cases/case.json", "--counterexample", "above.json")
+    assert json.loads((tmp_path / "above.json").read_text())["schedule"]["framework"] == "./cases/ours.jsonc"
+    (tmp_path / "other").mkdir()
+    done = run("prove", "-q", "cases/case.json", "--counterexample", "other/example.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'a scenario in "other" could not name the file "cases/./ours.jsonc", which lies outside' in done.stderr
+    assert not list((tmp_path / "other").iterdir())

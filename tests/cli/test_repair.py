@@ -426,3 +426,20 @@ def test_what_was_tried_at_a_smaller_layout_says_so(run, files):
     write_with_option(files, {"type": "integer", "default": 1}, [BACKWARD, {"name": "scale", "op": "scale", "by": "1 / (o + rank.dp)"}, MEAN], {"dp": 2000}, 4)
     shown = run("repair", "own.json").stdout
     assert " tried, one at a time, all at dp 2 alone, where the same goes wrong; none was found to be right\n" in shown
+
+
+@pytest.mark.parametrize("missing", [["total_norm", "total_norm_replicated"], ["total_norm"], ["total_norm_replicated"]], ids=" and ".join)
+def test_a_norm_that_a_clip_lacks_is_put_in_front_of_it(run, tmp_path, missing):
+    """A right scenario of the corpus without its norm, or without a part of it."""
+    text = (ROOT / "scenarios/transformers/46113-clips-a-list-of-copies-fixed.json").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not any(f'"name": "{name}"' in line for name in missing)]
+    (tmp_path / "case.json").write_text("\n".join(lines).replace('"match"', '"mismatch"'))
+    found = json.loads(run("repair", "-f", "json", "case.json").stdout)
+    first = found["repairs"][0]
+    inserted = [(edit["insert"]["op"], edit["insert"]["over"], edit["before"]) for edit in first["edits"]]
+    assert inserted == [("norm", ["tp", "dp"], "clip_grads_with_norm")] * len(missing)
+    assert first["keeps_norms"] and first["verified"] == ["symbolic", "host"]
+    counted = [edit["insert"].get("count") for edit in first["edits"]]
+    assert counted == [None if name == "total_norm" else "rank.tp == 0" for name in missing]
+    done = run("repair", "case.json", "--to", "repaired.json")
+    assert done.returncode == 0 and run("check", "-q", "repaired.json").stdout.startswith("match")

@@ -390,6 +390,10 @@ def test_a_foreign_contribution_carries_foreign_and_of():
     ]
     own, foreign = coefficients(scenario(steps, two, DP2))
     assert "foreign" not in own and (foreign["foreign"], foreign["of"], foreign["rank"]) == (True, "v", 1)
+    # Of several copies it is the one with this use.
+    lost = [W, parameter("word", [4], tied="t"), parameter("v", [4], tied="t", copy="v")]
+    own, foreign = coefficients(scenario(steps, lost, DP2))
+    assert (foreign["of"], foreign["use"]) == ("v", "v")
     # Another element of the same parameter.
     pieces = [parameter("w", [4], shard={"tp": 0})]
     found = coefficients(scenario([backward(), step("x", "broadcast", over="tp", root=0)], pieces, {"tp": 2}), 1)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/diagnosis/oracle.h"
 
-#include "src/diagnosis/mutation_oracle.h"
-#include "src/diagnosis/mutation_sizes.h"
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
 
@@ -67,52 +65,4 @@ TEST_CASE("what is sent and who owns what in the end is told of each schedule") 
   CHECK(twice.sent_bytes == 2 * mean.sent_bytes);
   CHECK(twice.owners == mean.owners);
   CHECK(answer(mean_step + R"(, { "name": "own", "op": "own", "over": "dp" })").owners != mean.owners);
-}
-
-TEST_CASE("a comparison that accepts 8 % sees what is more, and nothing else") {
-  const auto beyond = [](const std::string& by) {
-    const Scenario scenario = scenario_of(two_ranks(scaled_by(by)));
-    const diagnosis::MutantOutcome outcome = diagnosis::MutationOracle(*scenario.schedule).judge();
-    REQUIRE(outcome.applicable);
-    REQUIRE(outcome.verdict == Verdict::mismatch);
-    return outcome.beyond_tolerance;
-  };
-  CHECK_FALSE(beyond("1.08"));
-  CHECK(beyond("1.081"));
-}
-
-TEST_CASE("an edit is in the steps of every size that is read, and is refused where it cannot be applied") {
-  const std::string text = two_ranks(mean_step + R"(, { "name": "s", "op": "scale", "by": "1 / micro_batches" })");
-  diagnosis::MutationSizes sizes("test.json");
-  const auto at = [&](int dp, int micro_batches) {
-    Json document = scenario_of(text).document;
-    Json layout = *document.find("layout"), batch = *document.find("batch");
-    layout.set("dp", Json::number(std::to_string(dp)));
-    batch.set("micro_batches", Json::number(std::to_string(micro_batches)));
-    document.set("layout", layout);
-    document.set("batch", batch);
-    return document;
-  };
-  const auto names = [&](int dp, int micro_batches) {
-    const Scenario read = sizes.read(at(dp, micro_batches));
-    CHECK(read.layout.dp == dp);
-    CHECK(read.schedule->batch.micro_batch_counts == std::vector<int>{micro_batches});
-    std::string list;
-    for (const Step& step : read.schedule->steps) list += step.name + " ";
-    return list;
-  };
-  CHECK(names(2, 1) == "micro_batches mean s ");
-  CHECK(names(2, 3) == "micro_batches mean s ");
-  sizes.set_edit(Edit::drop("s"));
-  CHECK(names(2, 1) == "micro_batches mean ");
-  CHECK(names(3, 1) == "micro_batches mean ");
-  CHECK(names(2, 3) == "micro_batches mean ");
-  CHECK(sizes.read(at(2, 3)).edits.size() == 1);
-  sizes.set_edit(Edit::drop("nothing"));
-  CHECK_THROWS_AS(sizes.read(at(2, 1)), InputError);
-  CHECK_THROWS_AS(sizes.read(at(4, 1)), InputError);
-  CHECK_THROWS_AS(sizes.read(at(2, 1)), InputError);
-  sizes.clear_edit();
-  CHECK(names(2, 1) == "micro_batches mean s ");
-  CHECK_THROWS_AS(sizes.read(at(0, 1)), InputError);
 }

@@ -317,6 +317,25 @@ TEST_CASE("a search that costs too much says so") {
   CHECK_FALSE(search.cut_off.empty());
 }
 
+TEST_CASE("a search that ends early says what it left out") {
+  const CheckResult result =
+      check_text(eight_layers(R"({ "name": "dp_all_reduce", "op": "all_reduce", "over": "dp" })"));
+  const auto left_with = [&](std::int64_t units) {
+    const Budget budget(units);
+    return diagnosis::find_repairs(result);
+  };
+  std::int64_t all = 0;
+  {
+    const Budget budget(Budget::search);
+    const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
+    CHECK((search.cut_off.empty() && search.limit == 0 && !search.not_tried.any()));
+    all = budget.spent();
+  }
+  const diagnosis::RepairSearch early = left_with(all / 4), late = left_with(all / 2);
+  CHECK((!early.cut_off.empty() && !late.cut_off.empty()));
+  CHECK((early.not_tried.pairs && late.not_tried.pairs));
+}
+
 TEST_CASE("wherever a search is cut off, what it had found is whole") {
   // What is right at two micro-batches is tried at all of them, which is most of the work.
   const std::string text = with_batch(scenario_text(R"({ "dp": 2 })", R"([ { "name": "weight", "shape": [8] } ])",

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/mutation_flags.h"
-
+#include "src/diagnosis/candidates.h"
 #include "src/diagnosis/mutation.h"
 #include "tests/catch.h"
 
@@ -21,7 +20,7 @@ const char* const sequence_parallel = R"x({
 
 diagnosis::Mutation mutation_of(const std::string& text) {
   return diagnosis::mutate(
-      std::make_shared<const Scenario>(read_scenario(std::make_shared<const Source>(Source{"test.json", text}))), {});
+      std::make_shared<const Scenario>(read_scenario(std::make_shared<const Source>(Source{"test.json", text}))));
 }
 
 }  // namespace
@@ -29,7 +28,7 @@ diagnosis::Mutation mutation_of(const std::string& text) {
 TEST_CASE("a parameter's flags and placement are mutated, and what that does is seen") {
   std::vector<std::string> killed;
   for (const diagnosis::Mutant& mutant : mutation_of(sequence_parallel).mutants) {
-    if (mutant.kind != diagnosis::flag_edits) continue;
+    if (mutant.kind != name_of(diagnosis::Candidate::Kind::placement)) continue;
     CHECK(mutant.fate == diagnosis::Mutant::Fate::killed);
     const char* key = mutant.edit.find("tags") != nullptr ? "tags" : "partial";
     killed.push_back(mutant.edit.find("parameter")->text() + " " + key + " " +
@@ -46,7 +45,7 @@ TEST_CASE("a frozen parameter has no flags that matter, and a tag that no step n
   text.replace(text.find(R"("name": "bias")"), 14, R"("name": "bias", "frozen": true)");
   text.replace(text.find(R"("shard": {)"), 10, R"("tags": ["unused"], "shard": {)");
   for (const diagnosis::Mutant& mutant : mutation_of(text).mutants) {
-    if (mutant.kind != diagnosis::flag_edits) continue;
+    if (mutant.kind != name_of(diagnosis::Candidate::Kind::placement)) continue;
     CHECK(mutant.edit.find("parameter")->text() != "bias");
     const Json* tags = mutant.edit.find("tags");
     if (tags != nullptr && mutant.edit.find("parameter")->text() == "linear") CHECK(tags->items().size() == 2);
