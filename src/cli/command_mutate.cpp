@@ -153,6 +153,7 @@ Command mutate_command() {
               &arguments->mutants},
              {"-j,--jobs", "N", "Files to go through at once; default one per core.", {}, &arguments->jobs}},
             arguments->output_rows()});
+  command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -26,8 +26,8 @@ namespace lockstep::diagnosis {
 
 namespace {
 
-/// Of each edit that is not noticed at once there are proofs: all together may take some ten seconds.
-constexpr std::int64_t most_units = 400'000'000;
+/// Of each edit that is not noticed at once there are proofs: all together may take some twenty seconds.
+constexpr std::int64_t most_units = 800'000'000;
 
 /// What the engines say of a schedule.
 struct MutantOutcome {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/diagnosis/candidates.h"
+#include "src/diagnosis/shrink.h"
 #include "src/diagnosis/step_list.h"
 
 namespace lockstep::diagnosis {
@@ -17,7 +18,7 @@ std::vector<Candidate> placement_edits(const Schedule& schedule) {
       if (item.starts_with("tag:")) tags.insert(item.substr(4));
     }
   }
-  for (const Parameter& parameter : schedule.model.parameters()) {
+  for (const Parameter& parameter : one_of_each_class(schedule)) {
     if (parameter.frozen) continue;
     const auto set = [&](const char* key, const std::vector<std::string>& words) {
       std::vector<Json> items;
