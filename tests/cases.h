@@ -22,7 +22,7 @@ namespace lockstep::test {
 /// Under sanitizers a case takes ten to fifty times as long, and shows something else: not a wrong result, which the
 /// release build finds on all cases, but a wrong access, which needs each kind of case and few of each. So one case in
 /// so many is tried there.
-inline constexpr unsigned one_in = LOCKSTEP_HAS_SANITIZERS ? 10 : 1;
+inline constexpr unsigned one_in = LOCKSTEP_HAS_SANITIZERS ? 20 : 1;
 
 /// How many of `all` random cases are tried; LOCKSTEP_TEST_ROUNDS in the environment (tools/nightly) times as many.
 inline unsigned cases(unsigned all) {
