@@ -22,12 +22,14 @@ namespace lockstep::test {
 /// Under sanitizers a case takes ten to fifty times as long, and shows something else: not a wrong result, which the
 /// release build finds on all cases, but a wrong access, which needs each kind of case and few of each. So one case in
 /// so many is tried there.
-inline constexpr unsigned one_in = LOCKSTEP_HAS_SANITIZERS ? 10 : 1;
+inline constexpr unsigned one_in = LOCKSTEP_HAS_SANITIZERS ? 20 : 1;
 
 /// How many of `all` random cases are tried; LOCKSTEP_TEST_ROUNDS in the environment (tools/nightly) times as many.
-inline unsigned cases(unsigned all) {
+/// Sanitizers try `sanitized` times fewer, where so many show each kind of case.
+inline unsigned cases(unsigned all, unsigned sanitized = one_in) {
   const char* rounds = std::getenv("LOCKSTEP_TEST_ROUNDS");
-  return all / one_in * (rounds == nullptr ? 1u : static_cast<unsigned>(std::max(1, std::stoi(rounds))));
+  return all / (LOCKSTEP_HAS_SANITIZERS ? sanitized : 1u) *
+         (rounds == nullptr ? 1u : static_cast<unsigned>(std::max(1, std::stoi(rounds))));
 }
 
 /// Whether one of a fixed list of cases is tried: under sanitizers one in so many, the others are the release build's.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the test programs and the Python tests of a build (tools/test calls this) and counts their test cases.
 
-Every Catch2 program and every tests/**/test_*.py is one process; as many run at once as there are processors. What a
-failed test has to say is printed in full, of the others one line with their numbers. Before the last line, which is the sum, stand those
-that took longest.
+Every Catch2 program and every tests/**/test_*.py is one process; as many run at once as there are processors, and beside them one of
+those that mostly wait. What a failed test has to say is printed in full, of the others one line with their numbers. Before the last line,
+which is the sum, stand those that took longest.
 """
 
 import argparse
@@ -36,8 +36,10 @@ RELEASE_ONLY = {
 # Those that take longest, or folders of them, begin first, so that no processor is left to the last of them alone.
 LONGEST = {
     "mutation", "oracle", "proof", "python", "scenarios", "sweep", "frameworks/test_megatron_replayed.py", "tools/test_test_gpu.py",
-    *(f"cli/test_{name}.py" for name in ("budgets", "docs", "mpi", "page", "page_media")),
+    *(f"cli/test_{name}.py" for name in ("budgets", "docs", "hostile", "page", "page_media", "widths")), "tools/test_bundle.py",
 }
+# Those that mostly wait for a process that sleeps, is started or ends: one of them at a time runs beside the others.
+WAITING = {"engines", "cli/test_mpi.py", "cli/test_nccl.py", "cli/test_watch.py", "python/test_pytest_plugin.py", "tools/test_measure_build.py"}
 SLOWEST_SHOWN = 10
 
 
@@ -180,7 +182,8 @@ def main():
 
     if options.preset != "release":
         files = [file for file in files if not is_in(RELEASE_ONLY, file)]
-    longest = [file for file in files if is_in(LONGEST, file)]
+    waiting = [file for file in files if is_in(WAITING, file)]
+    longest = [file for file in files if is_in(LONGEST, file) and file not in waiting]
 
     def timed(run, *arguments):
         begin = time.monotonic()
@@ -189,13 +192,13 @@ def main():
         return result
 
     total, took = Result("all"), []
-    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(os.cpu_count()) as pool:
-        def pytests(files):
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(os.cpu_count()) as pool, ThreadPoolExecutor(1) as beside:
+        def pytests(files, pool=pool):
             return [pool.submit(timed, run_pytest, path, options.only, Path(temporary), environment) for path in files]
 
-        runs = pytests(longest)
+        runs = pytests(waiting, beside) + pytests(longest)
         runs += [pool.submit(timed, run_catch, path, options.only, Path(temporary)) for path in programs]
-        runs += pytests([file for file in files if file not in longest])
+        runs += pytests([file for file in files if file not in longest + waiting])
         for run in runs:
             result = run.result()
             if options.only and not result.passed + result.failed + result.skipped:

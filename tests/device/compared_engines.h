@@ -63,7 +63,7 @@ inline std::optional<Timeline> walk_if_possible(const Schedule& schedule) {
 /// Requires the same bits on random schedules, and that among them were both verdicts and every arithmetic.
 inline void compare_on_random_schedules(unsigned all, const EngineRun& run) {
   Compared compared;
-  const unsigned seeds = cases(all);
+  const unsigned seeds = cases(all, 10);
   for (unsigned seed = 0; seed < seeds; ++seed) {
     const Schedule built = RandomSchedule(seed, true).make();
     const std::optional<Timeline> timeline = walk_if_possible(built);

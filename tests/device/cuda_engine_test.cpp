@@ -43,8 +43,8 @@ TEST_CASE("the cuda engine finds what the host engine finds on random schedules,
     stepwise += device.launcher->fused_launches == 0;
     return result;
   });
-  CHECK(fused > cases(100));
-  CHECK(stepwise > cases(20));
+  CHECK(fused > cases(100, 10));
+  CHECK(stepwise > cases(20, 10));
 }
 
 TEST_CASE("however many blocks its memory makes of a buffer, the hashes are those of the host engine") {

@@ -62,7 +62,7 @@ int different(std::vector<Step> steps, const std::vector<Parameter>& parameters,
 TEST_CASE("asynchronous schedules without a race give the bits of a replay in order, however streams are run") {
   unsigned streamed = 0, several_steps = 0;
   Compared compared;
-  for (unsigned seed = 0; seed < cases(300); ++seed) {
+  for (unsigned seed = 0; seed < cases(300, 10); ++seed) {
     const Schedule built = AsynchronousSchedule(seed).make();
     const std::optional<Timeline> timeline = walk_if_possible(built);
     if (!timeline || timeline->outcome.kind != Outcome::Kind::complete) continue;
@@ -76,15 +76,15 @@ TEST_CASE("asynchronous schedules without a race give the bits of a replay in or
     compared.add(host);
     several_steps += timeline->step_ends.size() > 1;
   }
-  CHECK(compared.schedules > static_cast<int>(cases(75)));
-  CHECK(compared.wrong > static_cast<int>(cases(25)));
-  CHECK(streamed > cases(75));
-  CHECK(several_steps > cases(15));
+  CHECK(compared.schedules > static_cast<int>(cases(75, 10)));
+  CHECK(compared.wrong > static_cast<int>(cases(25, 10)));
+  CHECK(streamed > cases(75, 10));
+  CHECK(several_steps > cases(15, 10));
 }
 
 TEST_CASE("races of random schedules are observed") {
   unsigned races = 0, observed = 0, replayed = 0;
-  for (unsigned seed = 0; seed < cases(600); ++seed) {
+  for (unsigned seed = 0; seed < cases(600, 10); ++seed) {
     const Schedule built = AsynchronousSchedule(seed).make();
     const std::optional<Timeline> timeline = walk_if_possible(built);
     if (!timeline || timeline->outcome.kind != Outcome::Kind::race) continue;
@@ -94,8 +94,8 @@ TEST_CASE("races of random schedules are observed") {
     replayed += found.replays > 0;
     observed += found.different > 0;
   }
-  CHECK(races > cases(150));
-  CHECK(replayed > cases(150));
+  CHECK(races > cases(150, 10));
+  CHECK(replayed > cases(150, 10));
   // A race leaves no trace where both steps only read, where nothing reads afterwards, or where their order is all one.
   CHECK(observed * 10 > replayed * 4);
 }

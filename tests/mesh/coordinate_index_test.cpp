@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "tests/cases.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -61,7 +62,7 @@ TEST_CASE("there are as many numbers as the axes of a mesh have coordinates, how
 }
 
 TEST_CASE("ranks of one number agree on axes of both meshes, in every order") {
-  int looked_at = 0;
+  std::size_t looked_at = 0;
   std::vector<Axis> order = {Axis::tp, Axis::cp, Axis::dp, Axis::pp, Axis::ep};
   std::sort(order.begin(), order.end());
   const std::vector<std::vector<Axis>> several = {
@@ -84,8 +85,8 @@ TEST_CASE("ranks of one number agree on axes of both meshes, in every order") {
               layout.tp = tp, layout.cp = cp, layout.ep = ep, layout.etp = etp, layout.pp = pp;
               layout.dp = 6, layout.dp_shard = 3, layout.dp_replicate = 2, layout.order = order;
               if (layout.world() % (etp * ep * pp) != 0 || !layout.splits_edp()) continue;
+              if (!lockstep::test::is_tried(looked_at++)) continue;
               const Mesh mesh(layout);
-              ++looked_at;
               INFO("tp " << tp << " cp " << cp << " ep " << ep << " etp " << etp << " pp " << pp);
               CHECK(std::all_of(several.begin(), several.end(), [&](const auto& axes) { return holds(mesh, axes); }));
             }

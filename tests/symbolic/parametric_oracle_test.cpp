@@ -223,7 +223,7 @@ TEST_CASE("random schedules at their own sizes", "[parametric][oracle]") {
 
 TEST_CASE("random schedules for every size", "[parametric][oracle]") {
   Counts counts;
-  const auto seeds = static_cast<int>(test::cases(100));
+  const auto seeds = static_cast<int>(test::cases(100, 10));
   for (int seed = 0; seed < seeds; ++seed) {
     const std::string text = test::RandomScenario(static_cast<unsigned>(seed)).make();
     Scenario scenario;
