@@ -43,7 +43,7 @@ class Run {
 
   Mutation all() {
     const auto begin = std::chrono::steady_clock::now();
-    const Budget budget(most_units);
+    const Budget budget(most_units, Budget::memory_of_a_proof);
     find_base();
     std::vector<Candidate> edits = single_edits(oracle_.steps().steps(), values());
     std::erase_if(edits, [](const Candidate& edit) { return edit.kind == Candidate::Kind::insert; });
