@@ -69,9 +69,10 @@ struct Proof {
   /// An axis of which the engine follows one size, and the statement is about that: the file says nothing of it, or
   /// experts stand beside it.
   struct Kept {
-    Axis axis;
+    std::optional<Axis> axis;  ///< nothing for the number of micro-batches
     int size = 1;
     std::string why;  ///< half a sentence
+    std::string name() const { return axis ? std::string(name_of(*axis)) : "micro_batches"; }
   };
   std::vector<Kept> kept;
   std::vector<std::string> wrong_parameters;  ///< by name, one for each way of behaving

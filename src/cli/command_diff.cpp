@@ -82,7 +82,7 @@ int run(const DiffArguments& arguments) {
         fmt::format("{} alone is compared with nothing: name a second file, or say what is to be otherwise, such "
                     "as --new use_distributed_optimizer=true",
                     files[0]));
-  const Budget budget(2 * Budget::file);
+  const Budget budget(2 * Budget::file, Budget::memory_of_a_proof);
   const auto before = read_side(files[0], arguments.old_changes), after = read_side(files[1], arguments.new_changes);
   ScheduleComparison comparison = compare(before, after);
   if (!arguments.this_layout && comparison.apart.empty()) comparison.every_size = compare_every_size(*before, *after);

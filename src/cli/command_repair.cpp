@@ -41,7 +41,7 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
   const auto begin = std::chrono::steady_clock::now();
   report::RepairFindings findings;
   const diagnosis::RepairSearch found = [&] {
-    const Budget budget(Budget::search);
+    const Budget budget(Budget::search, Budget::memory_of_a_proof);
     return diagnosis::find_repairs(result);
   }();
   findings.cut_off = found.cut_off;

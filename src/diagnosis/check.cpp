@@ -123,7 +123,7 @@ bool wants_blame(const CheckResult& result, const CheckOptions& options) {
 /// What is searched for beside the verdict, within a budget: nothing that happens in it changes what is known.
 void within_budget(CheckResult& result, const std::string& what, const std::function<void()>& search) {
   try {
-    const Budget budget(Budget::search);
+    const Budget budget(Budget::search, Budget::memory_of_a_proof);
     search();
   } catch (const OverBudget& over) {
     result.notes.push_back(fmt::format("{} was cut off: {}.", what, over.what()));

@@ -200,7 +200,7 @@ class Run {
   Mutation all() {
     const Stopwatch stopwatch;
     const expression::ParsedOnce parsed_once;
-    const Budget budget(most_units);
+    const Budget budget(most_units, Budget::memory_of_a_proof);
     base_ = find_base(scenario_);
     mutation_.base = base_.statement();
     const std::vector<Candidate> edits = all_edits(*small_.scenario->schedule);

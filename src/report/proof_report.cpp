@@ -126,7 +126,7 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   text += fmt::format("  {}; {}, {} of parameters\n", report::open_text(proof.axes, proof.micro_batches),
                       counted(proof.cases, "case"), counted(proof.classes, "class"));
   for (const Proof::Kept& kept : proof.kept)
-    text += fmt::format("  {} stays {}: {}\n", name_of(kept.axis), kept.size, kept.why);
+    text += fmt::format("  {} stays {}: {}\n", kept.name(), kept.size, kept.why);
   for (const Proof::Refused& refused : proof.refused) text += refused_text(refused, options.verbose);
   for (const Proof::Refused& refused : proof.refused_beside) text += refused_beside_text(refused);
   for (const Proof::RefusedTogether& refused : proof.refused_together)
@@ -294,9 +294,8 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   std::vector<Json> kept;
   kept.reserve(proof.kept.size());
   for (const Proof::Kept& one : proof.kept) {
-    kept.push_back(Json::object({{"axis", {}, text(std::string(name_of(one.axis)))},
-                                 {"size", {}, number(one.size)},
-                                 {"why", {}, text(one.why)}}));
+    kept.push_back(
+        Json::object({{"axis", {}, text(one.name())}, {"size", {}, number(one.size)}, {"why", {}, text(one.why)}}));
   }
   result.set("kept", Json::array(std::move(kept)));
   result.set("undecided", Json::array(std::move(limits)));

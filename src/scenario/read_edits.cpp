@@ -23,7 +23,7 @@ bool check_iteration(EditTarget& target, Reading& reading) {
   }
   const std::vector<int>& counts = reading.batch.micro_batch_counts;
   const int most = *std::max_element(counts.begin(), counts.end());
-  if (*index < most && *index >= -most) {
+  if (reading.any_micro_batches || (*index < most && *index >= -most)) {  // of "any" number some have it
     target.iteration = std::to_string(*index);
     return true;
   }

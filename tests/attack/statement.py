@@ -72,7 +72,10 @@ class Proof:
         self.answer = answer
         self.verdict, self.open = answer["verdict"], answer["open"]
         self.undecided = [one["sizes"] for one in answer["undecided"]]
-        statement = answer["statement"].removesuffix(", of the sizes that could be followed")
+        statement = answer["statement"]
+        if not statement.startswith("right for") and not statement.startswith("right at"):
+            statement = re.sub(r", with \w+ = \d+( and \w+ = \d+)*$", "", statement)  # of what stays: no size that the proof leaves open
+        statement = statement.removesuffix(", of the sizes that could be followed")
         self.has_others = statement.endswith(", and perhaps at others")  # what it does not name is open
         self.text, self.by_cut, self.also = self.taken_apart(statement.removesuffix(", and perhaps at others"))
 
@@ -119,8 +122,6 @@ class Proof:
         def after(start):
             return text[len(start):] if text.startswith(start) else None
 
-        # What stays is no size that the proof leaves open.
-        text = re.sub(r"(, with \w+ = \d+)( and \w+ = \d+)*$", "", text) if text.startswith(("wrong", "right only")) else text
         if text in ("right where it could be followed", "right at the one size that it has") or re.fullmatch(
             "right (for every size|at the one size that it has)(, with .*)?", text
         ):

@@ -118,6 +118,10 @@ def test_a_sentence_that_is_wrong_for_some_numbers_of_tokens_is_no_finding(tmp_p
         ("wrong for dp ≥ 5, and perhaps at others, of the sizes that could be followed", {"dp": 4}, "open"),
         ("wrong for dp ≥ 5, and perhaps at others, of the sizes that could be followed", {"dp": 6}, "wrong"),
         ("wrong as soon as dp ≥ 2, of the sizes that could be followed", {"dp": 9}, "open"),
+        ("wrong for every size, of the sizes that could be followed, with tp = 1", {"dp": 2}, "wrong"),
+        ("wrong as soon as dp ≥ 4, of the sizes that could be followed, with cp = 1 and tp = 1", {"dp": 3}, "right"),
+        ("wrong for dp = 5, wherever its cuts give an element these owners, with tp = 1", {"dp": 5}, "open"),
+        ("wrong for dp = 5; also wrong as soon as dp ≥ 7, wherever its cuts give an element these owners, of the sizes that could be followed, with tp = 1", {"dp": 8}, "open"),
     ],
 )
 def test_sentences_are_read_as_a_person_does(statement, size, says):

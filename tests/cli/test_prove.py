@@ -558,9 +558,29 @@ def test_a_list_of_tokens_keeps_the_axes_of_its_ranks_and_the_statement_says_so(
     }
     (files / "a.json").write_text(json.dumps(document))
     said = json.loads(run("prove", "-f", "json", "a.json").stdout)
-    assert (said["verdict"], said["statement"]) == ("right", "right for every size, with dp = 2")
-    assert [(one["axis"], one["size"]) for one in said["kept"]] == [("dp", 2)]
-    assert "  dp stays 2: the file lists numbers of its ranks under \"tokens\"\n" in run("prove", "a.json").stdout
+    assert (said["verdict"], said["statement"]) == ("right", "right for every size, with dp = 2 and micro_batches = 1")
+    assert [(one["axis"], one["size"]) for one in said["kept"]] == [("dp", 2), ("micro_batches", 1)]
+    text = run("prove", "a.json").stdout
+    assert "  dp stays 2: the file lists numbers of its ranks under \"tokens\"\n" in text
+    assert "  micro_batches stays 1: the file lists numbers of each under \"tokens\"\n" in text
+
+
+def test_an_edit_of_a_late_iteration_is_no_mistake_where_the_number_of_micro_batches_is_any(run, files):
+    """Some numbers have it: the file was refused for one of two."""
+    document = {
+        "lockstep": 1,
+        "layout": {"dp": 2},
+        "model": {"parameters": [{"name": "w", "shape": [12]}]},
+        "batch": {"micro_batches": "any", "loss": "sum", "tokens": "even"},
+        "schedule": {"steps": [{"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward"}]}, {"name": "r", "op": "all_reduce", "over": "dp"}]},
+    }
+    for edit in ({"drop": "b[7]"}, {"drop": "b[-8]"}):
+        document["schedule"]["edits"] = [edit]
+        (files / "a.json").write_text(json.dumps(document))
+        said = json.loads(run("prove", "-f", "json", "a.json").stdout)
+        assert [(one["sizes"], one["step"]) for one in said["undecided"]] == [("micro_batches = 1", None), ("micro_batches ≥ 2", "b")]
+        (files / "b.json").write_text(json.dumps({**document, "batch": {**document["batch"], "micro_batches": 7}}))
+        assert "does not exist: an optimizer step has 7 micro-batches" in run("check", "b.json").stdout
 
 
 def test_a_counterexample_in_another_folder_finds_the_files_that_the_scenario_names(run, tmp_path):

@@ -84,6 +84,26 @@ def test_the_sizes_that_are_refused_alone_are_those_that_check_refuses(proof, re
     assert listed(proof(document), axis) == refused_by_check(document, axis)
 
 
+@pytest.mark.parametrize(
+    "layout, refused",
+    [
+        ({"dp": 6, "ep": 6}, [size for size in range(1, 65) if size % 6]),
+        ({"dp": 4, "ep": 2, "etp": 2, "order": "pp-tp-ep-dp"}, [size for size in range(1, 65) if size % 4]),
+        ({"dp_shard": 3, "dp_replicate": 2, "ep": 3}, [{"dp_shard": 1, "dp_replicate": 1}]),
+    ],
+)
+def test_a_size_of_the_expert_mesh_that_no_parameter_uses_has_to_divide_the_ranks(proof, refused_by_check, layout, refused):
+    """These were refused without a word: only the layout says so, and no rule of a file."""
+    document = scenario(layout=layout)
+    document["schedule"]["steps"][1]["over"] = ["dp"]
+    said = proof(document)
+    if "dp" in layout:
+        assert listed(said, "dp")[: len(refused)] == refused == [size for size in refused_by_check(document, "dp") if size < 65]
+    else:
+        assert [one["sizes"] for one in said["refused_together"]] == refused
+    assert "the expert mesh needs etp * ep * pp = " in (said["refused"] + said["refused_together"])[0]["why"]
+
+
 def test_a_layer_for_each_stage(run, files):
     """pp 7 was listed, and pp 8 was not: it was taken for a size that is allowed, and right."""
     document = {"lockstep": 1, "layout": {"pp": 3}, "model": GPT2, "batch": {"micro_batches": 2}, "schedule": {"framework": "megatron"}}

@@ -86,11 +86,11 @@ Sizes Layouts::with(Axis axis, int size) const {
 }
 
 std::string sizes_kept(const std::vector<Proof::Kept>& kept) {
-  std::set<Axis> said;
+  std::set<std::string> said;
   std::string text;
   for (const Proof::Kept& one : kept) {
-    if (!said.insert(one.axis).second) continue;
-    text += fmt::format("{}{} = {}", text.empty() ? ", with " : " and ", name_of(one.axis), one.size);
+    if (!said.insert(one.name()).second) continue;
+    text += fmt::format("{}{} = {}", text.empty() ? ", with " : " and ", one.name(), one.size);
   }
   return text;
 }
@@ -189,6 +189,7 @@ void Layouts::find_open(const Scenario& scenario) {
           ? static_cast<int>(Rational::parse(count->text()).value_or(Rational(2)).to_int64().value_or(2))
           : 2;
   if (count != nullptr && count->is_array()) base_.micro_batches.reset();
+  lists_micro_batches_ = listed && !any_given_ && base_.micro_batches && !options_.fixed_micro_batches;
   own_ = base_;
 }
 
@@ -279,7 +280,10 @@ std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::Known
         options_.read ? options_.read(resized) : scenario::read_scenario_of_open_sizes(resized, file_, known));
     add_rules(scenario->rules, other_rules_);
     if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
-    refusals_[sizes] = "the expert mesh has another etp than tp, and their digits are not followed";
+    refusals_[sizes] = fmt::format(
+        "beside tp = {} the expert mesh has etp = {}, and what the two meshes have in common is "
+        "followed only where these are equal",
+        scenario->layout.tp, scenario->layout.etp);
     out_of_reach_.insert(sizes);
   } catch (const scenario::RefusedSizes& refused) {
     add_rules(refused.rules, rules_);
@@ -339,6 +343,7 @@ std::optional<std::string> Layouts::enter() {
     if (is_moved) own_ = base_;
     shrink();
   }
+  add_rule_of_expert_mesh();
   find_allowed_micro_batches();
   find_allowed();
   keep_listed_tp_rank();
@@ -348,6 +353,8 @@ std::optional<std::string> Layouts::enter() {
     if (is_open && own != base_.axes.end())
       kept_.push_back({axis, own->second, "the file lists numbers of its ranks under \"tokens\""});
   }
+  if (is_open && lists_micro_batches_)
+    kept_.push_back({std::nullopt, *base_.micro_batches, "the file lists numbers of each under \"tokens\""});
   return std::nullopt;
 }
 
@@ -527,6 +534,30 @@ void Layouts::keep_beside_experts() {
       refused_.push_back(std::move(refused));
     }
   }
+}
+
+/// Where the digits are those of the dense mesh, a size of the other one that the file gives has to divide its ranks:
+/// the layout refuses by it as a framework does by a rule.
+void Layouts::add_rule_of_expert_mesh() {
+  const Json* written = document_.find("layout");
+  const std::int64_t given = std::int64_t{file_layout_.ep} * file_layout_.etp;
+  const auto is_given = [&](Axis axis, int size) {
+    const Json* value = written == nullptr ? nullptr : written->find(name_of(axis));
+    return size == 1 || (value != nullptr && value->is_number());
+  };
+  if (expert_ || given == 1 || !is_given(Axis::ep, file_layout_.ep) || !is_given(Axis::etp, file_layout_.etp)) return;
+  std::string ranks;  // of a stage
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::sp, Axis::dp_shard, Axis::dp_replicate, Axis::dp}) {
+    const auto own = base_.axes.find(axis);
+    const bool is_open = std::find(axes_.begin(), axes_.end(), axis) != axes_.end();
+    if (own == base_.axes.end() || (!is_open && own->second == 1)) continue;
+    ranks += fmt::format("{}{}", ranks.empty() ? "" : " * ", name_of(axis));
+  }
+  if (ranks.empty()) return;
+  add_rules({{fmt::format("floor({0} / {1}) != {0} / {1}", ranks, given),
+              fmt::format("the expert mesh needs etp * ep = {} * {} to divide the ranks of a stage", file_layout_.etp,
+                          file_layout_.ep)}},
+            rules_);
 }
 
 /// With experts the ranks are counted in two meshes, whose common digits are tp (which is etp), ep, edp and pp: dp is

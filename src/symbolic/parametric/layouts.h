@@ -102,6 +102,7 @@ class Layouts {
   bool find_base();
   std::optional<std::string> enter_expert_mesh();
   void keep_beside_experts();
+  void add_rule_of_expert_mesh();
   std::optional<std::string> open_digits(const std::vector<Axis>& any);
   void find_allowed();
   void try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refused);
@@ -134,6 +135,7 @@ class Layouts {
   bool any_given_ = false;            ///< the file says which sizes are open
   bool lists_one_tp_rank_ = false;    ///< parameters for the steps of a framework, which may act over tp
   std::vector<Axis> listed_by_rank_;  ///< axes of which each rank has tokens of its own in the file
+  bool lists_micro_batches_ = false;  ///< so has each micro-batch, and else their number would be open
   bool any_axes_ = false;             ///< axes are among them
   bool any_of_experts_ = false;       ///< and of those some of the expert mesh
   bool any_micro_batches_ = false;    ///< the number of micro-batches is among them
