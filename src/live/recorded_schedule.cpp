@@ -47,7 +47,8 @@ std::string step_word(std::string text) {
 
 class Writer {
  public:
-  Writer(const Recording& recording, const std::vector<LocalSteps>& unseen) : recording_(recording), unseen_(unseen) {
+  Writer(const Recording& recording, const std::vector<LocalSteps>& local_steps)
+      : recording_(recording), local_steps_(local_steps) {
     const auto& parameters = recording.run->parameters;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const int parameter = static_cast<int>(i);
@@ -55,7 +56,7 @@ class Writer {
         all_.push_back(parameter);
     }
     most_ = most_micro_batches(recording);
-    shared_ = shared_steps(recording, unseen, all_);
+    shared_ = shared_steps(recording, local_steps, all_);
   }
 
   Json scenario() {
@@ -97,7 +98,7 @@ class Writer {
     std::map<Rational, std::vector<int>> factors;
     std::map<std::vector<std::string>, std::vector<int>> tokens;
     for (const int parameter : all_) {
-      const LocalSteps& one = unseen_[at(parameter)];
+      const LocalSteps& one = local_steps_[at(parameter)];
       if (one.factor) factors[*one.factor].push_back(parameter);
       if (one.token_axes) tokens[*one.token_axes].push_back(parameter);
     }
@@ -114,7 +115,7 @@ class Writer {
   std::vector<int> chosen(const Choice& choice) const {
     std::vector<int> parameters;
     for (const int parameter : all_) {
-      if (choice(unseen_[at(parameter)])) parameters.push_back(parameter);
+      if (choice(local_steps_[at(parameter)])) parameters.push_back(parameter);
     }
     return parameters;
   }
@@ -220,7 +221,7 @@ class Writer {
     const std::string over_axes = fmt::format("{}", fmt::join(axes, "_"));
     std::vector<int> divided;
     for (const int parameter : parameters) {
-      const LocalSteps::Divides divides = unseen_[at(parameter)].divides;
+      const LocalSteps::Divides divides = local_steps_[at(parameter)].divides;
       if (sums(call) && (divides == LocalSteps::Divides::everywhere ||
                          (divides == LocalSteps::Divides::in_backward && shared.in_backward)))
         divided.push_back(parameter);
@@ -299,7 +300,7 @@ class Writer {
   }
 
   const Recording& recording_;
-  const std::vector<LocalSteps>& unseen_;
+  const std::vector<LocalSteps>& local_steps_;
   std::vector<int> all_;  // parameters that take a gradient
   int most_ = 1;          // micro-batches
   SharedSteps shared_;
@@ -326,8 +327,8 @@ std::string token_count_scale(const std::vector<std::string>& axes) {
                       : fmt::format("1 / sum(tokens, {}, micro_batch)", fmt::join(axes, ", "));
 }
 
-Json scenario_of(const Recording& recording, const std::vector<LocalSteps>& unseen) {
-  return Writer(recording, unseen).scenario();
+Json scenario_of(const Recording& recording, const std::vector<LocalSteps>& local_steps) {
+  return Writer(recording, local_steps).scenario();
 }
 
 std::pair<int, int> summed(const Recording& recording, int parameter) {
