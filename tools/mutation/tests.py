@@ -16,9 +16,10 @@ MEMORY_LIMIT = 6 << 30
 # Folders of tests/ that run the program. INNER ask what it computes, and every mutant meets those files that reach it; of tests/scenarios,
 # ScenarioTest is the part that runs the engines. Others ask about options, reports and captured runs; a mutant of what decides is reached by
 # all of them and would take minutes to survive, so these are for the other folders: OUTER for those that have no goal. Few of INNER look
-# at captured runs, extractions and the engine of real transformers, and hardly one at configurations and reports.
+# at captured runs, extractions and the engine of real transformers, and hardly one at configurations and reports. Nothing meets
+# tests/launcher, which builds the program anew where it finds it.
 INNER = ("contract", "oracle", "proof")
-OUTER = ("cli", "launcher")
+OUTER = ("cli",)
 OUTER_OF = dict.fromkeys(DECIDE, ()) | dict.fromkeys(("transformer", "live", "report"), ("cli",)) | {"importers": ("cli", "frameworks")}
 EVERY_OUTER = sorted({*OUTER, *(folder for of_folder in OUTER_OF.values() for folder in of_folder)})
 # Seconds. A program that hangs is ended by the processor time it takes, which a busy machine does not change; one that
@@ -180,8 +181,9 @@ class Oracle(Test):
 
 
 class Tests:
-    def __init__(self, root, build, out, python, chosen, link):
-        """`link` makes the programs that it is asked for and returns those that hold mutants."""
+    def __init__(self, root, build, out, python, chosen, link, names):
+        """`link` makes the programs that it is asked for and returns those that hold mutants. Tests without one of `names`, where there are
+        any, are not looked at."""
         binary = out / "bin" / "lockstep"
         # As many random cases as with every change, and the same ones, also where tools/nightly asks for more.
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_TEST_", "LOCKSTEP_NIGHTLY"))}
@@ -197,6 +199,7 @@ class Tests:
         scenarios = [file for file in sorted((root / "scenarios").rglob("*")) if file.suffix in (".json", ".jsonc")]
         self.all = [*self.unit, Oracle(root, out), ScenarioTest(str(binary), scenarios, root),
                     *(PythonTest(python, [file], root) for file in files)]
+        self.all = [test for test in self.all if not names or any(name in test.name for name in names)]
         self.left_out = []
 
     def measure(self):
