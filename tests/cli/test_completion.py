@@ -243,6 +243,12 @@ def plain(text):
     return " ".join(re.sub(r"\u2010\n *", "", re.sub(".\b", "", text)).split())
 
 
+def test_a_page_names_each_example_and_then_what_it_does(run):
+    examples = run("check", "--help").stdout.split("\nexamples\n")[1].splitlines()
+    assert examples[0] == "  lockstep check scenario.json"
+    assert f".TP\n\\fBlockstep check scenario.json\\fR\n{examples[1].strip()}\n" in run("man", "check").stdout
+
+
 @needs("mandoc")
 def test_mandoc_finds_nothing_wrong_with_the_pages(pages):
     done = subprocess.run(["mandoc", "-Tlint", "-Wwarning", *sorted(pages.iterdir())], capture_output=True, text=True)
