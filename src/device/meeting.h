@@ -32,14 +32,14 @@ class FoldedMeeting {
   /// stored elements, and the same for every member.
   void apply(const numeric::PlannedEvent& planned, const LocalPlan::Meeting& members, const std::vector<Value*>& values,
              const std::vector<Intervals>& slices, const Intervals& everything, std::int64_t count) {
-    Roads roads{*this, planned, members, values, slices, everything, count};
-    apply_collective(operation(planned.event->op), roads);
+    CallChoice choice{*this, planned, members, values, slices, everything, count};
+    apply_collective(operation(planned.event->op), choice);
   }
 
  private:
   enum class Received { sum, root, slices };
   /// For apply_collective(): what is received and where it is written decide together which call is made.
-  struct Roads {
+  struct CallChoice {
     FoldedMeeting& meeting;
     const numeric::PlannedEvent& planned;
     const LocalPlan::Meeting& members;

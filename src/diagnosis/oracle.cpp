@@ -67,8 +67,8 @@ OracleAnswer SymbolicOracle::judge_steps(std::vector<Step> steps) { return judge
 OracleAnswer SymbolicOracle::judge_these(std::vector<Step>& steps) {
   if (!steps_.are_valid(steps)) return {};
   struct Swapped {  // until the end, also where a budget is used up
-    std::vector<Step>&of_trial, &of_schedule;
-    ~Swapped() { of_trial.swap(of_schedule); }
+    std::vector<Step>&of_candidate, &of_schedule;
+    ~Swapped() { of_candidate.swap(of_schedule); }
   };
   steps.swap(steps_.schedule().steps);
   const Swapped swapped{steps, steps_.schedule().steps};
@@ -91,7 +91,7 @@ OracleAnswer SymbolicOracle::answer() {
 }
 
 OracleAnswer SymbolicOracle::replay() {
-  // Thousands of trials may each leave something new.
+  // Thousands of candidates may each leave something new.
   constexpr std::size_t most_remembered = 20'000;
   const Schedule& schedule = steps_.schedule_of();
   if (memory_ == nullptr || memory_->size() > most_remembered)

@@ -31,16 +31,17 @@ ComparedSide::ComparedSide(const Extraction& extraction, ComparedSums& sums)
       formulas_(extraction.run) {
   results_.resize(extraction.run.parameters.size());
   for (const ExtractedProgram& details : extraction.details) {
-    for (const ExtractedResult& one : details.results)
-      results_[at(extraction.regions[at(one.region)].parameter)].emplace_back(&details, &one);
+    for (const ExtractedResult& held : details.results)
+      results_[at(extraction.regions[at(held.region)].parameter)].emplace_back(&details, &held);
     std::map<std::tuple<int, int, int, std::int64_t>, int> before;
     numbers_.emplace_back();
-    for (const ExtractedContribution& one : details.contributions) {
-      const int number = before[{one.step, one.micro_batch, one.region, one.first}]++;
+    for (const ExtractedContribution& contribution : details.contributions) {
+      const int number =
+          before[{contribution.step, contribution.micro_batch, contribution.region, contribution.first}]++;
       numbers_.back().push_back(number);
-      auto& of = contributors_[{extraction.regions[at(one.region)].parameter, one.step}];
+      auto& of = contributors_[{extraction.regions[at(contribution.region)].parameter, contribution.step}];
       for (const int rank : details.ranks) {
-        int& most = of[{rank, one.micro_batch}];
+        int& most = of[{rank, contribution.micro_batch}];
         most = std::max(most, number + 1);
       }
     }
@@ -62,22 +63,22 @@ std::map<std::string, std::vector<ReadStretch>> ComparedSide::read(int parameter
   const std::string* why = run.unknown(step, parameter);
   known_.clear();
   for (const auto& [details, result] : results_[at(parameter)]) {
-    const ExtractedResult& one = *result;
-    const Region& region = extraction_.regions[at(one.region)];
-    if (one.step != step || one.elements == 0) continue;
+    const ExtractedResult& held = *result;
+    const Region& region = extraction_.regions[at(held.region)];
+    if (held.step != step || held.elements == 0) continue;
     const bool simple = region.begin.has_value();
     const DeclaredParameter& declared = run.parameters[at(parameter)].declared;
     std::vector<ReadStretch>& here = all[simple ? std::string() : elements_words(declared, region, 0, region.elements)];
-    const std::int64_t base = simple ? *region.begin + one.first : one.first;
+    const std::int64_t base = simple ? *region.begin + held.first : held.first;
     symbolic::Stretches before;  // what ranks of one program read is mostly one sum
     std::vector<ReadStretch> same;
-    for (const int rank : details->ranks_of(one)) {
+    for (const int rank : details->ranks_of(held)) {
       std::vector<ReadStretch> own;
-      if (why != nullptr || one.content < 0) {
-        own.push_back({{0, one.elements}, why != nullptr ? unknown(*why) : no_gradient, rank});
+      if (why != nullptr || held.content < 0) {
+        own.push_back({{0, held.elements}, why != nullptr ? unknown(*why) : no_gradient, rank});
       } else {
-        symbolic::Stretches stretches = forms_.result(rank, one.content);
-        if (same.empty() || stretches != before) same = sums_in(one, stretches);
+        symbolic::Stretches stretches = forms_.result(rank, held.content);
+        if (same.empty() || stretches != before) same = sums_in(held, stretches);
         before = std::move(stretches);
         own = same;
       }
@@ -137,8 +138,8 @@ void ComparedSide::add(const ExtractedResult& result, const Stretch& stretch, st
       continue;
     const std::vector<Overlap>* common = overlaps_.of(result.region, contribution.region);
     if (common == nullptr) continue;
-    for (const Overlap& one : *common) {
-      for (const std::int64_t end : {one.elements.begin - result.first, one.elements.end - result.first}) {
+    for (const Overlap& overlap : *common) {
+      for (const std::int64_t end : {overlap.elements.begin - result.first, overlap.elements.end - result.first}) {
         if (stretch.begin < end && end < stretch.end) ends.insert(end);
       }
     }
@@ -170,9 +171,9 @@ int ComparedSide::sum_of(const ExtractedResult& result, const Stretch& stretch, 
     const std::int64_t move = overlaps_.distance(result.region, first, contribution.region, there);
     const auto same = [&] {
       const std::vector<Overlap>* common = overlaps_.of(result.region, contribution.region);
-      return common != nullptr && std::any_of(common->begin(), common->end(), [&](const Overlap& one) {
-               return one.move == there - first && one.elements.begin <= first &&
-                      first + part.size() <= one.elements.end;
+      return common != nullptr && std::any_of(common->begin(), common->end(), [&](const Overlap& overlap) {
+               return overlap.move == there - first && overlap.elements.begin <= first &&
+                      first + part.size() <= overlap.elements.end;
              });
     };
     const bool alike =
@@ -189,7 +190,7 @@ int ComparedSide::sum_of(const ExtractedResult& result, const Stretch& stretch, 
     const Rational& first = numbers.front().second;
     const bool whole =
         std::ssize(numbers) == contributors_.at({parameter, step}).at({rank, micro_batch}) &&
-        std::all_of(numbers.begin(), numbers.end(), [&](const auto& one) { return one.second == first; });
+        std::all_of(numbers.begin(), numbers.end(), [&](const auto& entry) { return entry.second == first; });
     for (const auto& [number, coefficient] : numbers) {
       terms.push_back({name, step, rank, micro_batch, whole ? -1 : number, move, coefficient});
       if (whole) break;
@@ -211,11 +212,11 @@ std::string ComparedSide::formula(int sum, int parameter, int step) const {
   std::map<std::pair<int, int>, int> most;
   if (const auto found = contributors_.find({parameter, step}); found != contributors_.end()) most = found->second;
   const auto column = [](int rank, int at_step, int micro_batch) {
-    Column one;
-    one.rank = rank;
-    one.step = at_step;
-    one.micro_batch = micro_batch;
-    return one;
+    Column result;
+    result.rank = rank;
+    result.step = at_step;
+    result.micro_batch = micro_batch;
+    return result;
   };
   for (const auto& [who, count] : most) support.push_back(formulas_.term(column(who.first, step, who.second), 1));
   // What g stands for is all that a micro-batch yields.
@@ -226,15 +227,15 @@ std::string ComparedSide::formula(int sum, int parameter, int step) const {
     else
       others.push_back(&term);
   }
-  for (const ComparedTerm* one : others) {
+  for (const ComparedTerm* term : others) {
     Term other;
-    other.rank = one->rank;
-    other.leftover = one->parameter;
-    if (one->move != 0) other.leftover += fmt::format("{:+}", one->move);
-    if (one->step != step) other.leftover += fmt::format(" of optimizer step {}", one->step);
-    if (one->micro_batch != 0) other.leftover += fmt::format(" of micro-batch {}", one->micro_batch);
-    if (one->number >= 0) other.leftover += fmt::format(", contribution {}", one->number);
-    other.coefficient = one->coefficient;
+    other.rank = term->rank;
+    other.leftover = term->parameter;
+    if (term->move != 0) other.leftover += fmt::format("{:+}", term->move);
+    if (term->step != step) other.leftover += fmt::format(" of optimizer step {}", term->step);
+    if (term->micro_batch != 0) other.leftover += fmt::format(" of micro-batch {}", term->micro_batch);
+    if (term->number >= 0) other.leftover += fmt::format(", contribution {}", term->number);
+    other.coefficient = term->coefficient;
     terms.push_back(std::move(other));
   }
   return formulas_.print(terms, support);

@@ -51,8 +51,8 @@ class CallFinder {
       const std::map<std::pair<int, int>, std::vector<Instance>> own = of_rank(rank);
       std::set<int> held;
       for (const auto& [step, content] : rank.steps) {
-        for (const SketchedTensor& one : content.contributions) held.insert(one.parameter);
-        for (const SketchedTensor& one : content.results) held.insert(one.parameter);
+        for (const SketchedTensor& tensor : content.contributions) held.insert(tensor.parameter);
+        for (const SketchedTensor& tensor : content.results) held.insert(tensor.parameter);
       }
       for (const auto& [key, instances] : own) held.insert(key.first);
       for (const int parameter : held) {
@@ -130,13 +130,13 @@ class CallFinder {
       if (why_left_out(call, 0).empty()) parts[line].add(calls.back());
     }
     const bool is_first = rank.header.rank == run_.ranks.front().header.rank;
-    for (Parts& one : parts) one.find_whole(whole);
+    for (Parts& each : parts) each.find_whole(whole);
     std::set<std::pair<std::size_t, int>> seen;
-    for (const Carrying& one : calls) {
-      const CapturedCollective& call = *one.call;
-      const Parts& together = parts[one.line];
+    for (const Carrying& carrying : calls) {
+      const CapturedCollective& call = *carrying.call;
+      const Parts& together = parts[carrying.line];
       const bool part = together.make_whole;
-      const std::string why = why_left_out(call, part ? 0 : one.expected);
+      const std::string why = why_left_out(call, part ? 0 : carrying.expected);
       if (!why.empty()) {
         if (is_first) note(why, call);
         continue;
@@ -145,16 +145,16 @@ class CallFinder {
       instance.call = gradient_call(call);
       instance.pass = call.passes - 1;
       instance.in_backward = call.in_backward && !part;
-      instance.whole = part || call.elements >= one.all;
-      instance.order = one.order;
+      instance.whole = part || call.elements >= carrying.all;
+      instance.order = carrying.order;
       if (part && together.roots.size() > 1) {
         instance.call.op = "reduce_scatter";
         instance.call.root = -1;
         if (is_first)
           note("it takes a part of the gradients to its owner; together they are recorded as a reduce_scatter", call);
       }
-      for (const int parameter : *one.parameters) {
-        if (part && !seen.emplace(one.line, parameter).second) continue;
+      for (const int parameter : *carrying.parameters) {
+        if (part && !seen.emplace(carrying.line, parameter).second) continue;
         found[{parameter, call.step}].push_back(instance);
       }
     }
@@ -183,11 +183,11 @@ class CallFinder {
     bool any = false;         // carries gradients in part
     bool make_whole = false;  // together
 
-    void add(const Carrying& one) {
-      elements += one.call->elements;
-      parameters.insert(one.parameters->begin(), one.parameters->end());
-      roots.insert(one.call->root);
-      any = any || one.call->elements < one.expected;
+    void add(const Carrying& carrying) {
+      elements += carrying.call->elements;
+      parameters.insert(carrying.parameters->begin(), carrying.parameters->end());
+      roots.insert(carrying.call->root);
+      any = any || carrying.call->elements < carrying.expected;
     }
     void find_whole(const std::map<int, std::int64_t>& whole) {
       std::int64_t all = 0;
@@ -207,8 +207,8 @@ class CallFinder {
   void count(const RankRecord& rank, std::map<int, std::int64_t>& whole, std::map<int, std::int64_t>& owned) const {
     std::map<int, std::set<int>> pieces, results;
     for (const auto& [step, content] : rank.steps) {
-      for (const SketchedTensor& one : content.contributions) pieces[one.parameter].insert(one.piece);
-      for (const SketchedTensor& one : content.results) results[one.parameter].insert(one.piece);
+      for (const SketchedTensor& tensor : content.contributions) pieces[tensor.parameter].insert(tensor.piece);
+      for (const SketchedTensor& tensor : content.results) results[tensor.parameter].insert(tensor.piece);
     }
     const auto sum = [&](const std::map<int, std::set<int>>& all, std::map<int, std::int64_t>& counts) {
       for (const auto& [parameter, of_parameter] : all) {
@@ -292,9 +292,9 @@ class CallFinder {
   void check_experts() const {
     for (const std::vector<int>& together : experts_.together) {
       for (const int parameter : together) {
-        const auto& one = result_.of_parameter[at(together.front())];
+        const auto& first = result_.of_parameter[at(together.front())];
         const auto& other = result_.of_parameter[at(parameter)];
-        if (!std::equal(one.begin(), one.end(), other.begin(), other.end(),
+        if (!std::equal(first.begin(), first.end(), other.begin(), other.end(),
                         [&](const ParameterCall& a, const ParameterCall& b) { return same(a, b); }))
           refuse(
               fmt::format("{}: the gradient of {} meets other collectives than that of {}, an expert of other ranks, "
@@ -339,8 +339,8 @@ class CallFinder {
       pass = instance.pass;
       const int call = number(instance.call);
       const auto found =
-          std::find_if(met.begin() + static_cast<std::ptrdiff_t>(at), met.end(), [&](const ParameterCall& one) {
-            return one.call == call && one.whole == instance.whole && !one.passes.contains(pass);
+          std::find_if(met.begin() + static_cast<std::ptrdiff_t>(at), met.end(), [&](const ParameterCall& made) {
+            return made.call == call && made.whole == instance.whole && !made.passes.contains(pass);
           });
       at = static_cast<std::size_t>(found - met.begin());
       if (found == met.end()) met.push_back({call, {}, instance.in_backward, instance.whole, instance.order});

@@ -25,12 +25,12 @@ std::optional<Intervals> stretches(const std::vector<Interval>& inner, const std
     if (cut.begin < 0 || cut.end > size) return std::nullopt;
     Intervals next;
     // Stretches that span whole rows stay one.
-    for (const Interval& one : found) {
+    for (const Interval& interval : found) {
       if (cut.begin == 0 && cut.end == size) {
-        next.push_back({one.begin * size, one.end * size});
+        next.push_back({interval.begin * size, interval.end * size});
         continue;
       }
-      for (std::int64_t row = one.begin; row < one.end; ++row) {
+      for (std::int64_t row = interval.begin; row < interval.end; ++row) {
         if (next.size() == most_stretches) return std::nullopt;
         next.push_back({row * size + cut.begin, row * size + cut.end});
       }
@@ -51,16 +51,16 @@ std::string measured_words(const VerifiedPiece& piece) {
 
 }  // namespace
 
-void Meetings::add(const Meeting& one) {
-  all_.certain = all_.certain && one.certain;
-  if (all_.meets && !one.meets) {
+void Meetings::add(const Meeting& meeting) {
+  all_.certain = all_.certain && meeting.certain;
+  if (all_.meets && !meeting.meets) {
     all_.meets = false;
-    all_.why = one.why;
+    all_.why = meeting.why;
   }
-  if (one.nothing_arrives()) return;
-  same_ = same_ && one.ratio && (!any_ || all_.ratio == one.ratio);
+  if (meeting.nothing_arrives()) return;
+  same_ = same_ && meeting.ratio && (!any_ || all_.ratio == meeting.ratio);
   any_ = true;
-  all_.ratio = same_ ? one.ratio : std::nullopt;
+  all_.ratio = same_ ? meeting.ratio : std::nullopt;
 }
 
 Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence,
@@ -92,8 +92,8 @@ Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenari
       const std::size_t buffers = schedule.model.local(rank).buffers.size();
       for (std::size_t buffer = 0; buffer < buffers; ++buffer) {
         std::vector<Held>& held = held_[step][at(rank)].emplace_back();
-        for (const SymbolicEngine::Content& one : engine_->content(rank, static_cast<int>(buffer), schedule.result))
-          held.push_back({one.elements, one.form});
+        for (const SymbolicEngine::Content& content : engine_->content(rank, static_cast<int>(buffer), schedule.result))
+          held.push_back({content.elements, content.form});
       }
     }
   };
@@ -169,15 +169,15 @@ Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t st
   for (const Interval& stretch : *elements) {
     if (!owns(rank, buffer, step, stretch))
       return {false, true, "the schedule gives it to another rank's optimizer", {}};
-    auto one = std::upper_bound(held.begin(), held.end(), stretch.begin,
-                                [](std::int64_t begin, const Held& part) { return begin < part.elements.end; });
-    for (; one != held.end() && one->elements.begin < stretch.end; ++one) {
-      if (!known.insert(one->form).second) continue;
+    auto next = std::upper_bound(held.begin(), held.end(), stretch.begin,
+                                 [](std::int64_t begin, const Held& part) { return begin < part.elements.end; });
+    for (; next != held.end() && next->elements.begin < stretch.end; ++next) {
+      if (!known.insert(next->form).second) continue;
       const std::optional<Coefficients> predicted =
-          coefficients(engine_->terms(one->form, rank, buffer), piece.parameter);
+          coefficients(engine_->terms(next->form, rank, buffer), piece.parameter);
       Meeting met = predicted ? compare(piece, *predicted, step) : Meeting{};
       if (!met.meets)
-        met.why = fmt::format("the schedule predicts {}, and {}", formula(one->form, rank, buffer, step),
+        met.why = fmt::format("the schedule predicts {}, and {}", formula(next->form, rank, buffer, step),
                               measured_words(piece));
       forms.add(met);
     }
@@ -215,7 +215,7 @@ std::optional<Prediction::Coefficients> Prediction::coefficients(const std::vect
   // What a rank yields of an expert has the tokens of all ranks of its group in it, but for those that have none.
   for (const auto& [source, by_rank] : dispatched) {
     const Rational& first = by_rank.begin()->second;
-    if (std::any_of(by_rank.begin(), by_rank.end(), [&](const auto& one) { return one.second != first; }))
+    if (std::any_of(by_rank.begin(), by_rank.end(), [&](const auto& entry) { return entry.second != first; }))
       return std::nullopt;
     found[source] = first;
   }
@@ -228,22 +228,22 @@ Meeting Prediction::compare(const VerifiedPiece& piece, const Coefficients& pred
   Meeting result;
   result.meets = true;
   bool proportional = true;
-  for (const RecoveredCoefficient& one : piece.coefficients) {
-    const auto own = index_of(one.step);
+  for (const RecoveredCoefficient& recovered : piece.coefficients) {
+    const auto own = index_of(recovered.step);
     if (!own) return {false, true, "", {}};
     Rational sum;
-    for (const auto& [rank, micro_batch] : one.members) {
+    for (const auto& [rank, micro_batch] : recovered.members) {
       const auto found =
           left.find({piece.parameter, rank, batch.first_micro_batch(static_cast<int>(*own)) + micro_batch});
       if (found == left.end()) continue;
       sum += found->second;
       left.erase(found);
     }
-    if (one.exact) {
-      result.meets = result.meets && sum == *one.exact;
-      proportional = proportional && sum.is_zero() == one.exact->is_zero();
+    if (recovered.exact) {
+      result.meets = result.meets && sum == *recovered.exact;
+      proportional = proportional && sum.is_zero() == recovered.exact->is_zero();
       if (sum.is_zero() || !proportional) continue;
-      const Rational ratio = *one.exact / sum;
+      const Rational ratio = *recovered.exact / sum;
       proportional = !result.ratio || *result.ratio == ratio;
       result.ratio = ratio;
     } else {
@@ -271,7 +271,7 @@ Meeting Prediction::compare(const VerifiedPiece& piece, const Coefficients& pred
   }
   if (!proportional || is_unexplained(piece)) result.ratio.reset();
   const bool any =
-      std::any_of(predicted.begin(), predicted.end(), [](const auto& one) { return !one.second.is_zero(); });
+      std::any_of(predicted.begin(), predicted.end(), [](const auto& entry) { return !entry.second.is_zero(); });
   if (result.meets && !result.certain && any) result.ratio = Rational(1);
   return result;
 }
@@ -304,7 +304,7 @@ std::optional<std::vector<bool>> Prediction::owned_alike(const std::vector<Verif
       const int buffer = buffer_of(rank, piece.parameter);
       const auto elements = buffer < 0 ? std::nullopt : local_of(piece.parameter, piece.piece, rank, buffer);
       if (!elements || !std::all_of(elements->begin(), elements->end(),
-                                    [&](const Interval& one) { return owns(rank, buffer, *step, one); }))
+                                    [&](const Interval& interval) { return owns(rank, buffer, *step, interval); }))
         alike[at(piece.parameter)] = false;
     }
   }

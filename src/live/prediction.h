@@ -34,7 +34,7 @@ struct Meeting {
 class Meetings {
  public:
   Meetings() { all_.meets = true; }
-  void add(const Meeting& one);
+  void add(const Meeting& meeting);
   /// The first that does not meet says why; the ratio is that of all.
   const Meeting& all() const { return all_; }
 

@@ -42,15 +42,15 @@ class Recorder {
   RecordedRun record(std::shared_ptr<const Scenario>* scenario) {
     describe();
     for (const VerifiedPiece& piece : verified_.pieces) measured_.insert(recording_.experts.lead[at(piece.parameter)]);
-    const std::vector<LocalSteps> unseen = find_unseen(recording_, verified_, *evidence_);
+    const std::vector<LocalSteps> local_steps = find_local_steps(recording_, verified_, *evidence_);
     RecordedRun result;
-    result.scenario = scenario_of(recording_, unseen);
+    result.scenario = scenario_of(recording_, local_steps);
     result.results = verified_.pieces.size();
     const std::shared_ptr<const Scenario> read = read_recorded(result.scenario);
     if (scenario != nullptr) *scenario = read;
     compare(Prediction(recording_, read, *evidence_), result);
     result.notes.insert(result.notes.end(), recording_.calls.left_out.begin(), recording_.calls.left_out.end());
-    say_unseen(unseen, result.notes);
+    say_local_steps(local_steps, result.notes);
     std::set<int> experts;
     for (std::size_t i = 0; i < recording_.experts.coordinate.size(); ++i) {
       if (recording_.experts.coordinate[i] >= 0) experts.insert(static_cast<int>(i));
@@ -226,11 +226,11 @@ class Recorder {
                       names(uncertain)));
   }
 
-  void say_unseen(const std::vector<LocalSteps>& unseen, std::vector<std::string>& notes) const {
+  void say_local_steps(const std::vector<LocalSteps>& local_steps, std::vector<std::string>& notes) const {
     std::set<int> divides, cleared, kept, aside, in_place;
     std::map<std::string, std::set<int>> factors;
     for (const int parameter : measured_) {
-      const LocalSteps& one = unseen[at(parameter)];
+      const LocalSteps& one = local_steps[at(parameter)];
       if (one.divides != LocalSteps::Divides::no) divides.insert(parameter);
       if (one.cleared_between) cleared.insert(parameter);
       if (one.kept) kept.insert(parameter);

@@ -119,9 +119,9 @@ class CutFinder {
   /// Nothing where the schedule does not come to its end.
   std::optional<std::vector<bool>> owned_alike(const std::vector<Cut>& cuts) {
     recording_.cuts = cuts;
-    std::vector<LocalSteps> unseen;
-    for (std::size_t i = 0; i < cuts.size(); ++i) unseen.push_back(usual(recording_, static_cast<int>(i)));
-    auto alike = Prediction::owners(recording_, read_recorded(scenario_of(recording_, unseen)), evidence_)
+    std::vector<LocalSteps> local_steps;
+    for (std::size_t i = 0; i < cuts.size(); ++i) local_steps.push_back(usual(recording_, static_cast<int>(i)));
+    auto alike = Prediction::owners(recording_, read_recorded(scenario_of(recording_, local_steps)), evidence_)
                      .owned_alike(verified_.pieces);
     for (std::size_t i = 0; alike && i < alike->size(); ++i) {
       if (!(*alike)[i]) (*alike)[at(recording_.experts.lead[i])] = false;

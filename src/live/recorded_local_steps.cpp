@@ -13,9 +13,9 @@ namespace lockstep::live {
 
 namespace {
 
-class UnseenFinder {
+class LocalStepSearch {
  public:
-  UnseenFinder(const Recording& recording, const VerifyResult& verified, Evidence& evidence)
+  LocalStepSearch(const Recording& recording, const VerifyResult& verified, Evidence& evidence)
       : recording_(recording), evidence_(evidence) {
     for (const VerifiedPiece& piece : verified.pieces)
       of_parameter_[recording.experts.lead[at(piece.parameter)]].push_back(&piece);
@@ -213,8 +213,8 @@ class UnseenFinder {
 
 }  // namespace
 
-std::vector<LocalSteps> find_unseen(const Recording& recording, const VerifyResult& verified, Evidence& evidence) {
-  return UnseenFinder(recording, verified, evidence).find();
+std::vector<LocalSteps> find_local_steps(const Recording& recording, const VerifyResult& verified, Evidence& evidence) {
+  return LocalStepSearch(recording, verified, evidence).find();
 }
 
 }  // namespace lockstep::live

@@ -13,6 +13,6 @@ class Evidence;
 /// which they are one factor apart; else the most usual. Where what comes out of reductions is kept is the same for all
 /// that are cut together. `evidence` is of the recording's run.
 /// Complexity: up to about thirty runs of the symbolic engine, for parameters that do not meet in the first.
-std::vector<LocalSteps> find_unseen(const Recording& recording, const VerifyResult& verified, Evidence& evidence);
+std::vector<LocalSteps> find_local_steps(const Recording& recording, const VerifyResult& verified, Evidence& evidence);
 
 }  // namespace lockstep::live

@@ -24,8 +24,8 @@ constexpr const char* unreduced = "unreduced";
 
 bool is_scattered(const Recording& recording, int parameter) {
   const std::vector<ParameterCall>& met = recording.calls.of_parameter[at(parameter)];
-  return std::any_of(met.begin(), met.end(), [&](const ParameterCall& one) {
-    return recording.calls.calls[at(one.call)].op == "reduce_scatter";
+  return std::any_of(met.begin(), met.end(), [&](const ParameterCall& made) {
+    return recording.calls.calls[at(made.call)].op == "reduce_scatter";
   });
 }
 
@@ -47,7 +47,8 @@ std::string step_word(std::string text) {
 
 class Writer {
  public:
-  Writer(const Recording& recording, const std::vector<LocalSteps>& unseen) : recording_(recording), unseen_(unseen) {
+  Writer(const Recording& recording, const std::vector<LocalSteps>& local_steps)
+      : recording_(recording), local_steps_(local_steps) {
     const auto& parameters = recording.run->parameters;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const int parameter = static_cast<int>(i);
@@ -55,7 +56,7 @@ class Writer {
         all_.push_back(parameter);
     }
     most_ = most_micro_batches(recording);
-    shared_ = shared_steps(recording, unseen, all_);
+    shared_ = shared_steps(recording, local_steps, all_);
   }
 
   Json scenario() {
@@ -69,10 +70,10 @@ class Writer {
  private:
   Json steps() {
     std::vector<Json> list, inner;
-    add(list, "zero", "zero", chosen([](const LocalSteps& one) { return !one.kept; }));
-    add(inner, "zero_between", "zero", chosen([](const LocalSteps& one) { return one.cleared_between; }),
+    add(list, "zero", "zero", chosen([](const LocalSteps& local) { return !local.kept; }));
+    add(inner, "zero_between", "zero", chosen([](const LocalSteps& local) { return local.cleared_between; }),
         [](Json& step) { step.set("when", Json::string("micro_batch != first")); });
-    const auto is_aside = [](const LocalSteps& one) { return one.aside; };
+    const auto is_aside = [](const LocalSteps& local) { return local.aside; };
     add(inner, "backward", "backward", chosen(std::not_fn(is_aside)), [&](Json& step) { by(step); });
     add(inner, "backward", "backward", chosen(is_aside), [&](Json& step) {
       by(step);
@@ -97,9 +98,9 @@ class Writer {
     std::map<Rational, std::vector<int>> factors;
     std::map<std::vector<std::string>, std::vector<int>> tokens;
     for (const int parameter : all_) {
-      const LocalSteps& one = unseen_[at(parameter)];
-      if (one.factor) factors[*one.factor].push_back(parameter);
-      if (one.token_axes) tokens[*one.token_axes].push_back(parameter);
+      const LocalSteps& local = local_steps_[at(parameter)];
+      if (local.factor) factors[*local.factor].push_back(parameter);
+      if (local.token_axes) tokens[*local.token_axes].push_back(parameter);
     }
     for (const auto& [factor, parameters] : factors) {
       add(list, "scale", "scale", parameters, [&](Json& step) { step.set("by", Json::string(factor.to_string())); });
@@ -114,7 +115,7 @@ class Writer {
   std::vector<int> chosen(const Choice& choice) const {
     std::vector<int> parameters;
     for (const int parameter : all_) {
-      if (choice(unseen_[at(parameter)])) parameters.push_back(parameter);
+      if (choice(local_steps_[at(parameter)])) parameters.push_back(parameter);
     }
     return parameters;
   }
@@ -139,8 +140,8 @@ class Writer {
     // All experts, or all others.
     for (const bool experts : {true, false}) {
       if (recording_.experts.mesh &&
-          std::all_of(parameters.begin(), parameters.end(), [&](int one) { return is_expert(one) == experts; }) &&
-          std::all_of(others.begin(), others.end(), [&](int one) { return is_expert(one) != experts; }))
+          std::all_of(parameters.begin(), parameters.end(), [&](int each) { return is_expert(each) == experts; }) &&
+          std::all_of(others.begin(), others.end(), [&](int each) { return is_expert(each) != experts; }))
         return Json::array({Json::string(experts ? "shard:ep" : "!shard:ep")});
     }
     const bool exclude = others.size() < parameters.size();
@@ -220,7 +221,7 @@ class Writer {
     const std::string over_axes = fmt::format("{}", fmt::join(axes, "_"));
     std::vector<int> divided;
     for (const int parameter : parameters) {
-      const LocalSteps::Divides divides = unseen_[at(parameter)].divides;
+      const LocalSteps::Divides divides = local_steps_[at(parameter)].divides;
       if (sums(call) && (divides == LocalSteps::Divides::everywhere ||
                          (divides == LocalSteps::Divides::in_backward && shared.in_backward)))
         divided.push_back(parameter);
@@ -299,7 +300,7 @@ class Writer {
   }
 
   const Recording& recording_;
-  const std::vector<LocalSteps>& unseen_;
+  const std::vector<LocalSteps>& local_steps_;
   std::vector<int> all_;  // parameters that take a gradient
   int most_ = 1;          // micro-batches
   SharedSteps shared_;
@@ -309,11 +310,11 @@ class Writer {
 }  // namespace
 
 LocalSteps usual(const Recording& recording, int parameter) {
-  LocalSteps one;
+  LocalSteps steps;
   // FSDP and ZeRO reduce gradients where they do not keep what came out. Where that is done once it is all the same.
-  one.aside = is_scattered(recording, parameter) && may_be_aside(recording, parameter) &&
-              recording.run->header.adapter != "megatron";
-  return one;
+  steps.aside = is_scattered(recording, parameter) && may_be_aside(recording, parameter) &&
+                recording.run->header.adapter != "megatron";
+  return steps;
 }
 
 bool may_be_aside(const Recording& recording, int parameter) {
@@ -326,8 +327,8 @@ std::string token_count_scale(const std::vector<std::string>& axes) {
                       : fmt::format("1 / sum(tokens, {}, micro_batch)", fmt::join(axes, ", "));
 }
 
-Json scenario_of(const Recording& recording, const std::vector<LocalSteps>& unseen) {
-  return Writer(recording, unseen).scenario();
+Json scenario_of(const Recording& recording, const std::vector<LocalSteps>& local_steps) {
+  return Writer(recording, local_steps).scenario();
 }
 
 std::pair<int, int> summed(const Recording& recording, int parameter) {

@@ -76,8 +76,8 @@ LocalSteps usual(const Recording& recording, int parameter);
 /// Whether it makes a difference where what comes out of a parameter's reductions is added up.
 bool may_be_aside(const Recording& recording, int parameter);
 
-/// The scenario in which each parameter is treated as `unseen` has it, by parameter.
-Json scenario_of(const Recording& recording, const std::vector<LocalSteps>& unseen);
+/// The scenario in which each parameter is treated as `local_steps` has it, by parameter.
+Json scenario_of(const Recording& recording, const std::vector<LocalSteps>& local_steps);
 
 /// What divides by the tokens of all micro-batches, summed over these axes.
 std::string token_count_scale(const std::vector<std::string>& axes);

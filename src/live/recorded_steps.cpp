@@ -15,7 +15,7 @@ namespace {
 /// Steps of one parameter in its order, each with its place in the run.
 using OwnSteps = std::vector<std::pair<SharedStep, std::size_t>>;
 
-OwnSteps steps_of(const Recording& recording, const std::vector<LocalSteps>& unseen, int parameter, int sequence) {
+OwnSteps steps_of(const Recording& recording, const std::vector<LocalSteps>& local_steps, int parameter, int sequence) {
   const std::vector<ParameterCall>& met = recording.calls.of_parameter[at(parameter)];
   const std::size_t tail = calls_in_loop(recording, parameter);
   OwnSteps own;
@@ -28,7 +28,7 @@ OwnSteps steps_of(const Recording& recording, const std::vector<LocalSteps>& uns
     step.in_tail = i >= tail;
     step.passes = met[i].passes;
     step.in_backward = met[i].in_backward;
-    step.aside = unseen[at(parameter)].aside;
+    step.aside = local_steps[at(parameter)].aside;
     if (i == tail) owned = false;
     step.owned = owned && !met[i].whole && call.op != "all_gather";
     if (call.op == "reduce_scatter") step.cut = recording.cuts[at(parameter)];
@@ -42,11 +42,11 @@ OwnSteps steps_of(const Recording& recording, const std::vector<LocalSteps>& uns
 
 }  // namespace
 
-SharedSteps shared_steps(const Recording& recording, const std::vector<LocalSteps>& unseen,
+SharedSteps shared_steps(const Recording& recording, const std::vector<LocalSteps>& local_steps,
                          const std::vector<int>& parameters) {
   std::map<SharedStep, std::size_t> common;  // where each comes first in the run
   for (const int parameter : parameters) {
-    for (const auto& [step, order] : steps_of(recording, unseen, parameter, -1)) {
+    for (const auto& [step, order] : steps_of(recording, local_steps, parameter, -1)) {
       const auto [found, is_new] = common.try_emplace(step, order);
       if (!is_new) found->second = std::min(found->second, order);
     }
@@ -59,7 +59,7 @@ SharedSteps shared_steps(const Recording& recording, const std::vector<LocalStep
   // Where the common order is not that of a parameter, its steps are its own, and those of others that go like it.
   std::map<std::vector<SharedStep>, int> sequences;
   for (const int parameter : parameters) {
-    OwnSteps own = steps_of(recording, unseen, parameter, -1);
+    OwnSteps own = steps_of(recording, local_steps, parameter, -1);
     const bool ordered = std::is_sorted(own.begin(), own.end(), [&](const auto& a, const auto& b) {
       if (a.first.in_tail != b.first.in_tail) return b.first.in_tail;
       return common.at(a.first) < common.at(b.first);
@@ -68,7 +68,7 @@ SharedSteps shared_steps(const Recording& recording, const std::vector<LocalStep
       std::vector<SharedStep> sequence;
       for (const auto& [step, order] : own) sequence.push_back(step);
       const int number = sequences.try_emplace(std::move(sequence), static_cast<int>(sequences.size())).first->second;
-      own = steps_of(recording, unseen, parameter, number);
+      own = steps_of(recording, local_steps, parameter, number);
     }
     for (const auto& [step, order] : own) {
       Placed& one = placed[step];

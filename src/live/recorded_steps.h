@@ -35,7 +35,7 @@ struct SharedSteps {
 };
 
 /// The steps that these parameters, ascending, take part in.
-SharedSteps shared_steps(const Recording& recording, const std::vector<LocalSteps>& unseen,
+SharedSteps shared_steps(const Recording& recording, const std::vector<LocalSteps>& local_steps,
                          const std::vector<int>& parameters);
 
 int most_micro_batches(const Recording& recording);

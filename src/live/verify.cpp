@@ -33,15 +33,15 @@ using Verdict = VerifiedPiece::Verdict;
 /// Leaves out the coefficients of results of one piece from where they are more than `most`, but of the first.
 void shed_coefficients(std::vector<PieceFinding>& of_cell, std::size_t most) {
   std::size_t kept = 0;
-  for (PieceFinding& one : of_cell) {
-    if (one.piece.verdict == Verdict::right) continue;
-    const std::size_t own = one.piece.coefficients.size();
+  for (PieceFinding& finding : of_cell) {
+    if (finding.piece.verdict == Verdict::right) continue;
+    const std::size_t own = finding.piece.coefficients.size();
     if (kept == 0 || kept + own <= most) {
       kept += own;
       continue;
     }
-    one.piece.left_out = own;
-    std::vector<RecoveredCoefficient>().swap(one.piece.coefficients);
+    finding.piece.left_out = own;
+    std::vector<RecoveredCoefficient>().swap(finding.piece.coefficients);
   }
 }
 
@@ -116,10 +116,10 @@ class Verifier {
                       fmt::join(header.axes, ", ")));
     for (const live::RunParameter& parameter : run_.parameters) {
       const live::DeclaredParameter& declared = parameter.declared;
-      VerifiedParameter one{declared.name, declared.aliases, declared.shape, declared.dtype, declared.frozen, {}};
+      VerifiedParameter verified{declared.name, declared.aliases, declared.shape, declared.dtype, declared.frozen, {}};
       for (const std::vector<Interval>& piece : declared.pieces)
-        one.pieces.push_back(declared.pieces.size() == 1 ? "" : live::piece_words(piece));
-      result_.parameters.push_back(std::move(one));
+        verified.pieces.push_back(declared.pieces.size() == 1 ? "" : live::piece_words(piece));
+      result_.parameters.push_back(std::move(verified));
     }
   }
 
@@ -160,9 +160,9 @@ class Verifier {
       const live::RankStep& content = found->second;
       result_.micro_batches = std::max(result_.micro_batches, content.micro_batches);
       coarsest = live::coarser(coarsest, content.coarsest_reduction.value_or(coarsest));
-      for (const live::SketchedTensor& one : content.contributions)
-        cell(cells, step, one).contributions.push_back(&one);
-      for (const live::SketchedTensor& one : content.results) cell(cells, step, one).results.push_back(&one);
+      for (const live::SketchedTensor& tensor : content.contributions)
+        cell(cells, step, tensor).contributions.push_back(&tensor);
+      for (const live::SketchedTensor& tensor : content.results) cell(cells, step, tensor).results.push_back(&tensor);
     }
     for (auto& [key, cell] : cells) cell.coarsest = coarsest;
   }
@@ -188,10 +188,10 @@ class Verifier {
 
   void verify_step(int step) {
     if (judge_) {
-      for (std::vector<PieceFinding> all = judge_->judge(step, chosen_); PieceFinding & one : all)
-        judged_.push_back(std::move(one));
+      for (std::vector<PieceFinding> all = judge_->judge(step, chosen_); PieceFinding & finding : all)
+        judged_.push_back(std::move(finding));
       live::NormFindings norms = judge_->norms(step);
-      for (VerifyFinding& one : norms.wrong) result_.findings.push_back(std::move(one));
+      for (VerifyFinding& finding : norms.wrong) result_.findings.push_back(std::move(finding));
       for (std::string& note : norms.notes) norm_notes_.insert(std::move(note));
       tell_unknown(step);
       return;
@@ -206,7 +206,7 @@ class Verifier {
     const auto all = [&] {
       numeric::parallel_for(cells.size(), options_.threads, [&](std::size_t i) {
         const bool open =
-            std::any_of(judged[i].begin(), judged[i].end(), [](const PieceFinding& one) { return one.open; });
+            std::any_of(judged[i].begin(), judged[i].end(), [](const PieceFinding& finding) { return finding.open; });
         if (context.patterns != nullptr && !open) return;
         judged[i] = live::verify_cell(context, *cells[i]);
         shed_coefficients(judged[i], options_.most_coefficients / (cells.size() * chosen_steps_.size()));
@@ -216,8 +216,8 @@ class Verifier {
     // Where contributions cannot be told apart, formulas of other parameters say more than a formula of its own.
     std::map<live::Pattern, int> counts;
     for (const std::vector<PieceFinding>& of_cell : judged) {
-      for (const PieceFinding& one : of_cell) {
-        if (const auto pattern = live::pattern_of(one)) ++counts[*pattern];
+      for (const PieceFinding& finding : of_cell) {
+        if (const auto pattern = live::pattern_of(finding)) ++counts[*pattern];
       }
     }
     if (!counts.empty()) {
@@ -238,8 +238,8 @@ class Verifier {
       std::vector<PieceFinding>& of_cell = judged[i];
       if (of_cell.size() > 1) told_apart_bits(of_cell);
       same_data.doubt(*cells[i], of_cell);
-      for (PieceFinding& one : of_cell) {
-        judged_.push_back(std::move(one));
+      for (PieceFinding& finding : of_cell) {
+        judged_.push_back(std::move(finding));
       }
     }
     tell_unknown(step);
@@ -252,14 +252,17 @@ class Verifier {
 
   /// Ranks that hold one piece and whose optimizers get other bits.
   void told_apart_bits(const std::vector<PieceFinding>& of_cell) {
-    const bool all_right = std::all_of(of_cell.begin(), of_cell.end(),
-                                       [](const PieceFinding& one) { return one.piece.verdict == Verdict::right; });
+    const bool all_right = std::all_of(of_cell.begin(), of_cell.end(), [](const PieceFinding& finding) {
+      return finding.piece.verdict == Verdict::right;
+    });
     if (all_right) rounded_differently_.insert(of_cell.front().piece.parameter);
   }
 
   /// Loss not known: what most parameters have is what the others should have.
   void compare_without_loss() {
-    const auto counts = [](const PieceFinding& one) { return one.uniform && one.piece.verdict == Verdict::right; };
+    const auto counts = [](const PieceFinding& finding) {
+      return finding.uniform && finding.piece.verdict == Verdict::right;
+    };
     struct Found {
       std::size_t parameters = 0;  ///< that have it on every rank
       std::size_t results = 0;
@@ -267,10 +270,10 @@ class Verifier {
     };
     std::map<Rational, Found> found;
     std::map<int, std::set<Rational>> parameters;
-    for (const PieceFinding& one : judged_) {
-      if (!counts(one)) continue;
-      ++found[*one.uniform].results;
-      parameters[one.piece.parameter].insert(*one.uniform);
+    for (const PieceFinding& finding : judged_) {
+      if (!counts(finding)) continue;
+      ++found[*finding.uniform].results;
+      parameters[finding.piece.parameter].insert(*finding.uniform);
     }
     if (found.empty()) return;
     for (const auto& [parameter, values] : parameters) {
@@ -282,15 +285,15 @@ class Verifier {
                                         most->second.results, counted(judged_.size(), "result")));
     if (found.size() == 1) return;
     const bool is_majority = 2 * most->second.parameters > parameters.size();
-    for (PieceFinding& one : judged_) {
-      if (!counts(one) || (is_majority && *one.uniform == most->first)) continue;
-      one.piece.verdict = is_majority ? Verdict::wrong : Verdict::undecided;
-      one.summary = is_majority ? fmt::format("every contribution came with {}, and in most parameters with {}",
-                                              one.uniform->to_string(), most->first.to_string())
-                                : fmt::format(
-                                      "every contribution came with {}, and with other numbers elsewhere: only the "
-                                      "loss says which is right",
-                                      one.uniform->to_string());
+    for (PieceFinding& finding : judged_) {
+      if (!counts(finding) || (is_majority && *finding.uniform == most->first)) continue;
+      finding.piece.verdict = is_majority ? Verdict::wrong : Verdict::undecided;
+      finding.summary = is_majority ? fmt::format("every contribution came with {}, and in most parameters with {}",
+                                                  finding.uniform->to_string(), most->first.to_string())
+                                    : fmt::format(
+                                          "every contribution came with {}, and with other numbers elsewhere: only the "
+                                          "loss says which is right",
+                                          finding.uniform->to_string());
     }
   }
 
@@ -307,7 +310,7 @@ class Verifier {
     for (const auto& [step, rank] : files_.missing())
       result_.gaps.push_back(fmt::format("rank-{:05}.step-{:05}.safetensors is missing.", rank, step));
     std::size_t left_out = 0;
-    for (const PieceFinding& one : judged_) left_out += one.piece.left_out > 0 ? 1 : 0;
+    for (const PieceFinding& finding : judged_) left_out += finding.piece.left_out > 0 ? 1 : 0;
     if (left_out > 0 && !judge_)
       result_.notes.push_back(fmt::format(
           "the coefficients of {} are left out, for more than {} are not kept; --step and --parameter look at fewer.",

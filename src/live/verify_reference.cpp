@@ -90,22 +90,22 @@ void compare_to_reference(const JudgedRun& run, ReferenceRun& against, std::vect
     const auto found = run.cells.at(step).find({parameter, piece});
     return found == run.cells.at(step).end() ? nullptr : &found->second;
   };
-  ComparedStep ground{run.run, run.files, run.formulas, run.expected.at(step), step, Dtype::float64, {}, {}, {}};
-  ground.contributions = [&](int parameter, int piece) {
+  ComparedStep measured{run.run, run.files, run.formulas, run.expected.at(step), step, Dtype::float64, {}, {}, {}};
+  measured.contributions = [&](int parameter, int piece) {
     const Cell* cell = of_piece(parameter, piece);
     return cell == nullptr ? std::vector<const SketchedTensor*>() : cell->contributions;
   };
-  ground.results = [&](int parameter, int piece) {
+  measured.results = [&](int parameter, int piece) {
     const Cell* cell = of_piece(parameter, piece);
     return cell == nullptr ? std::vector<const SketchedTensor*>() : cell->results;
   };
   for (std::size_t i = 0; i < run.run.parameters.size(); ++i) {
     const int parameter = static_cast<int>(i);
     if (run.chosen[i] != 0 && !run.run.parameters[i].declared.frozen && against.counterpart(parameter) >= 0)
-      ground.parameters.push_back(parameter);
+      measured.parameters.push_back(parameter);
   }
-  if (!run.cells.at(step).empty()) ground.coarsest = run.cells.at(step).begin()->second.coarsest;
-  compared.parameters = compare_with_reference(ground, against, run.options.threads);
+  if (!run.cells.at(step).empty()) measured.coarsest = run.cells.at(step).begin()->second.coarsest;
+  compared.parameters = compare_with_reference(measured, against, run.options.threads);
   tell_apart(compared, judged, result);
 }
 

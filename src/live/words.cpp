@@ -56,10 +56,10 @@ namespace {
 template <class Property>
 bool alone(const Explanation& found, Property property) {
   bool others = false;
-  for (const ColumnCoefficient& one : found.entered) {
-    const bool zero = one.exact->is_zero();
-    if (!zero && !property(*one.column)) return false;
-    others = others || (zero && !property(*one.column));
+  for (const ColumnCoefficient& entry : found.entered) {
+    const bool zero = entry.exact->is_zero();
+    if (!zero && !property(*entry.column)) return false;
+    others = others || (zero && !property(*entry.column));
   }
   return others;
 }
@@ -67,11 +67,11 @@ bool alone(const Explanation& found, Property property) {
 /// ", with 1 where 1/2 was expected"; "" where those that entered have what was expected, or no one coefficient.
 std::string with_coefficient(const Explanation& found) {
   std::optional<Rational> got, expected;
-  for (const ColumnCoefficient& one : found.entered) {
-    if (one.exact->is_zero() || !one.column->expected) continue;
-    if ((got && *got != *one.exact) || (expected && *expected != *one.column->expected)) return "";
-    got = one.exact;
-    expected = one.column->expected;
+  for (const ColumnCoefficient& entry : found.entered) {
+    if (entry.exact->is_zero() || !entry.column->expected) continue;
+    if ((got && *got != *entry.exact) || (expected && *expected != *entry.column->expected)) return "";
+    got = entry.exact;
+    expected = entry.column->expected;
   }
   if (!got || *got == *expected) return "";
   return fmt::format(", with {} where {} was expected", got->to_string(), expected->to_string());
@@ -81,20 +81,20 @@ std::string with_coefficient(const Explanation& found) {
 /// went on to accumulate after the reduction, or without it. "" where it is not so.
 std::string not_reduced_words(const Explanation& found, const std::function<bool(const Column&)>& own) {
   std::map<int, std::vector<const ColumnCoefficient*>> of_micro_batch;
-  for (const ColumnCoefficient& one : found.entered) of_micro_batch[one.column->micro_batch].push_back(&one);
+  for (const ColumnCoefficient& entry : found.entered) of_micro_batch[entry.column->micro_batch].push_back(&entry);
   std::vector<int> without;
   Explanation part;
   for (const auto& [micro_batch, entered] : of_micro_batch) {
-    const bool as_expected = std::all_of(entered.begin(), entered.end(), [](const ColumnCoefficient* one) {
-      return one->exact == one->column->expected;
+    const bool as_expected = std::all_of(entered.begin(), entered.end(), [](const ColumnCoefficient* entry) {
+      return entry->exact == entry->column->expected;
     });
     if (as_expected) continue;
-    const bool own_alone = std::all_of(entered.begin(), entered.end(), [&](const ColumnCoefficient* one) {
-      return one->exact->is_zero() != own(*one->column);
+    const bool own_alone = std::all_of(entered.begin(), entered.end(), [&](const ColumnCoefficient* entry) {
+      return entry->exact->is_zero() != own(*entry->column);
     });
     if (!own_alone) return "";
     without.push_back(micro_batch);
-    for (const ColumnCoefficient* one : entered) part.entered.push_back(*one);
+    for (const ColumnCoefficient* entry : entered) part.entered.push_back(*entry);
   }
   if (without.empty() || without.size() == of_micro_batch.size()) return "";
   return fmt::format("micro-batch{} {} {} not reduced: only the data-parallel rank's own contribution is in it{}",
@@ -105,9 +105,9 @@ std::string not_reduced_words(const Explanation& found, const std::function<bool
 /// What all coefficients are times the expected ones, if there is one such number.
 std::optional<Rational> factor_of(const Explanation& found) {
   std::optional<Rational> factor;
-  for (const ColumnCoefficient& one : found.entered) {
-    if (!one.column->expected || one.column->expected->is_zero()) return std::nullopt;
-    const Rational own = *one.exact / *one.column->expected;
+  for (const ColumnCoefficient& entry : found.entered) {
+    if (!entry.column->expected || entry.column->expected->is_zero()) return std::nullopt;
+    const Rational own = *entry.exact / *entry.column->expected;
     if (factor && *factor != own) return std::nullopt;
     factor = own;
   }
@@ -117,8 +117,8 @@ std::optional<Rational> factor_of(const Explanation& found) {
 std::string uniform_words(const Explanation& found, const Rational& factor) {
   const std::string scope = factor > 0 ? ", invisible to Adam" : "";
   const ColumnCoefficient& first = found.entered.front();
-  const bool alike = std::all_of(found.entered.begin(), found.entered.end(), [&](const ColumnCoefficient& one) {
-    return one.exact == first.exact && one.column->expected == first.column->expected;
+  const bool alike = std::all_of(found.entered.begin(), found.entered.end(), [&](const ColumnCoefficient& entry) {
+    return entry.exact == first.exact && entry.column->expected == first.column->expected;
   });
   if (alike)
     return fmt::format("every contribution came with {} where {} was expected: uniform factor {}{}",
@@ -132,7 +132,7 @@ std::string uniform_words(const Explanation& found, const Rational& factor) {
 std::string mistake_words(const CapturedRun& run, const Explanation& found, const std::string& difference,
                           const std::vector<int>& ranks) {
   if (std::all_of(found.entered.begin(), found.entered.end(),
-                  [](const ColumnCoefficient& one) { return one.exact->is_zero(); }))
+                  [](const ColumnCoefficient& entry) { return entry.exact->is_zero(); }))
     return "nothing arrived";
   if (found.stale) return stale_words;
   if (const std::optional<Rational> factor = factor_of(found)) return uniform_words(found, *factor);
@@ -147,7 +147,7 @@ std::string mistake_words(const CapturedRun& run, const Explanation& found, cons
   if (own.size() == 1 && alone(found, is_own))
     return "no data-parallel rank's contribution arrived but its own" + with_coefficient(found);
   int last = 0;
-  for (const ColumnCoefficient& one : found.entered) last = std::max(last, one.column->micro_batch);
+  for (const ColumnCoefficient& entry : found.entered) last = std::max(last, entry.column->micro_batch);
   if (alone(found, [&](const Column& column) { return column.micro_batch == last; }))
     return "the last micro-batch alone arrived" + with_coefficient(found);
   if (!difference.empty()) return difference;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/operation.h"
-#include "src/diagnosis/stand_in.h"
+#include "src/diagnosis/small_replay.h"
 #include "src/report/fault_marks.h"
 #include "src/report/json_sections.h"
 #include "src/report/parameter_history.h"
@@ -147,7 +147,7 @@ void write_json_timeline(const CheckResult& result, JsonWriter& json) {
     json.null();
   }
   // Of a large layout no rank was replayed: its steps are shown at a small one.
-  const std::optional<CheckResult> small = diagnosis::stand_in(result);
+  const std::optional<CheckResult> small = diagnosis::small_replay(result);
   json.key("timelines_at").string_or_null(small ? layout_text(*small->scenario) : "");
   json.key("timelines").begin_array();
   if (replayed) {

@@ -37,9 +37,10 @@ std::string packed_articles(const std::vector<Json>& reports, const std::vector<
   return text + "]}</script>\n";
 }
 
-class Room {
+class PageSpace {
  public:
-  Room(const std::vector<Json>& reports, std::size_t space) : reports_(reports), space_(space), order_(reports.size()) {
+  PageSpace(const std::vector<Json>& reports, std::size_t space)
+      : reports_(reports), space_(space), order_(reports.size()) {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
       return page_priority(reports_[a]) < page_priority(reports_[b]);
@@ -124,6 +125,8 @@ int page_priority(const Json& report) {
   return text_at(report, "verdict") == "match" ? 2 : 1;
 }
 
-PageArticles page_articles(const std::vector<Json>& reports, std::size_t space) { return Room(reports, space).fill(); }
+PageArticles page_articles(const std::vector<Json>& reports, std::size_t space) {
+  return PageSpace(reports, space).fill();
+}
 
 }  // namespace lockstep::report

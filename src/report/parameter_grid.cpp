@@ -59,7 +59,7 @@ ParameterGrids::ParameterGrids(const CheckResult& result, std::vector<GridReques
   formulas_.emplace(schedule_, *history_.engine);
 }
 
-const diagnosis::HistoryEntry* ParameterGrids::moment_at(std::size_t watch, const std::string& name, int time) const {
+const diagnosis::HistoryEntry* ParameterGrids::entry_at(std::size_t watch, const std::string& name, int time) const {
   const std::vector<diagnosis::HistoryEntry>& entries = history_.entries[watch];
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (entry->step->buffer == name && result_.timeline->events[entry->event].time <= time) return &*entry;
@@ -124,7 +124,7 @@ const std::string& ParameterGrids::formula_of(const Cell& cell, int form) {
 GridCell ParameterGrids::cell_at(const Cell& cell, const Snapshot& snapshot) {
   GridCell shown;
   shown.held = true;
-  const diagnosis::HistoryEntry* entry = moment_at(cell.watch, snapshot.step->buffer, snapshot.time);
+  const diagnosis::HistoryEntry* entry = entry_at(cell.watch, snapshot.step->buffer, snapshot.time);
   shown.formula = entry == nullptr ? "0" : formula_of(cell, entry->content.form);
   const std::int64_t element = watches_[cell.watch].element;
   shown.stale = !owns(cell, entry, element);

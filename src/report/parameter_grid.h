@@ -60,7 +60,7 @@ class ParameterGrids {
   };
   using CellMap = std::vector<std::vector<std::vector<std::optional<Cell>>>>;
 
-  const diagnosis::HistoryEntry* moment_at(std::size_t watch, const std::string& name, int time) const;
+  const diagnosis::HistoryEntry* entry_at(std::size_t watch, const std::string& name, int time) const;
   const std::string& formula_of(const Cell& cell, int form);
   GridCell cell_at(const Cell& cell, const Snapshot& snapshot);
   bool owns(const Cell& cell, const diagnosis::HistoryEntry* until, std::int64_t element) const;

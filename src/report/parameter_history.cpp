@@ -59,12 +59,12 @@ std::vector<Subject> subjects_of(const CheckResult& result, std::size_t most) {
 }
 
 /// One history, from the grids of its ranges: requests [first, first + count).
-class Teller {
+class HistoryBuilder {
  public:
-  Teller(const CheckResult& result, ParameterGrids& grids, std::size_t first, std::size_t count)
+  HistoryBuilder(const CheckResult& result, ParameterGrids& grids, std::size_t first, std::size_t count)
       : result_(result), schedule_(*result.scenario->schedule), grids_(grids), first_(first), count_(count) {}
 
-  ParameterHistory tell(int parameter) {
+  ParameterHistory build(int parameter) {
     logical_ = schedule_.model.logical_of(parameter);
     history_.parameter = schedule_.model.parameters()[at(parameter)].name;
     std::size_t widest = 0;
@@ -218,7 +218,8 @@ std::vector<ParameterHistory> histories_of(const CheckResult& result, const std:
   std::vector<ParameterHistory> histories;
   for (std::size_t index = 0; index < subjects.size(); ++index) {
     const std::size_t end = index + 1 < first.size() ? first[index + 1] : requests.size();
-    ParameterHistory history = Teller(result, grids, first[index], end - first[index]).tell(subjects[index].parameter);
+    ParameterHistory history =
+        HistoryBuilder(result, grids, first[index], end - first[index]).build(subjects[index].parameter);
     history.ranges_left_out = left_out[index];
     if (!history.entries.empty()) histories.push_back(std::move(history));
   }

@@ -243,6 +243,20 @@ def plain(text):
     return " ".join(re.sub(r"\u2010\n *", "", re.sub(".\b", "", text)).split())
 
 
+def test_fish_is_offered_files_at_every_place_of_a_command_that_takes_many_and_at_the_first_of_others(run):
+    lines = run("completion", "fish").stdout.splitlines()
+    files = {command: [line for line in lines if f"'__lockstep_command {command}" in line and "__lockstep_files json jsonc" in line]
+             for command in ("check", "explain")}
+    assert len(files["check"]) == len(files["explain"]) == 1
+    assert "__lockstep_before" not in files["check"][0] and "; and __lockstep_before 0'" in files["explain"][0]
+
+
+def test_a_page_names_each_example_and_then_what_it_does(run):
+    examples = run("check", "--help").stdout.split("\nexamples\n")[1].splitlines()
+    assert examples[0] == "  lockstep check scenario.json"
+    assert f".TP\n\\fBlockstep check scenario.json\\fR\n{examples[1].strip()}\n" in run("man", "check").stdout
+
+
 @needs("mandoc")
 def test_mandoc_finds_nothing_wrong_with_the_pages(pages):
     done = subprocess.run(["mandoc", "-Tlint", "-Wwarning", *sorted(pages.iterdir())], capture_output=True, text=True)

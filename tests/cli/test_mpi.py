@@ -321,3 +321,11 @@ def test_a_job_that_is_ended_leaves_no_half_report(tmp_path):
     process.communicate()
     assert process.returncode == 128 + signal.SIGTERM
     assert [path.name for path in tmp_path.iterdir()] == ["large.json"]
+
+
+@needs_mpi
+def test_a_number_that_no_process_of_a_job_has_is_no_place_in_one(tmp_path):
+    (tmp_path / "right.json").write_text(scenario())
+    words = [lockstep("check", "--engine", "mpi", "--ranks", "2", "right.json", cwd=tmp_path, env={**ENVIRONMENT, **job}).stdout
+             for job in ({}, {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "2"})]
+    assert "mpi match in 2 processes" in words[0] and "mpi match in 2 processes" in words[1]

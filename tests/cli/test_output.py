@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where output goes and what happens when it cannot go there."""
 
+import json
 import os
 import pty
 import signal
@@ -198,3 +199,11 @@ def test_one_device_takes_several_reports(run, files):
     done = run("check", "right.json", "-o", "/dev/null", "--report", "json=/dev/null", "--report", "text=/dev/null")
     assert done.returncode == 0 and done.stdout + done.stderr == ""
     assert not os.path.isfile("/dev/null")
+
+
+def test_what_a_runner_would_take_as_a_command_is_escaped_as_the_format_has_it(run, files):
+    scenario = json.loads((files / "right.json").read_text()) | {"name": "##[group]"}
+    (files / "named.json").write_text(json.dumps(scenario))
+    assert run("show", "named.json").stdout.startswith("##\\[group]\n")
+    resolved = run("show", "--resolved", "named.json").stdout
+    assert json.loads(resolved)["name"] == "##[group]" and "##[" not in resolved

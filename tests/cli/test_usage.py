@@ -2,10 +2,13 @@
 """Help, misspelt words, and the table that both come from."""
 
 import json
+import os
 import re
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(os.environ.get("LOCKSTEP_SOURCE_DIR") or Path(__file__).resolve().parents[2])
 COMMANDS = ["check", "test", "explain", "show", "hash", "schema", "init", "version", "reference"]
 
 
@@ -15,6 +18,11 @@ def test_the_bare_program_lists_its_commands(run):
     for command in COMMANDS:
         assert f"  {command} " in done.stdout
     assert run("--help").stdout == run("help").stdout == done.stdout
+
+
+def test_the_document_of_all_commands_is_what_the_program_prints(run):
+    """`lockstep reference -o docs/commands.md` renews it."""
+    assert run("reference").stdout == (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

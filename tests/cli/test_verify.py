@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import time
@@ -255,6 +256,9 @@ def test_options_choose_loss_parameters_and_step(run, runs):
     assert run("verify", str(runs / "right"), "-q").stdout.count("\n") == 1
     verbose = run("verify", str(runs / "right"), "-v").stdout
     assert "rank 0 micro-batch 0: 0.5" in verbose and "1/2 within noise" in verbose
+    noise = re.findall(r"unexplained (\S+), rounding leaves at most (\S+)\n", verbose)
+    assert noise and all(float(left) <= float(most) for left, most in noise)
+    assert any(float(left) < float(most) for left, most in noise)
     assert "loss is not known" not in run("verify", str(runs / "right")).stdout
     unknown = run("verify", str(runs / "unknown"))
     assert unknown.returncode == 0 and "contributions come with 1/2 in 3 of 3 results" in unknown.stdout

@@ -90,3 +90,18 @@ TEST_CASE("processes that do not see each other have more patience, unless it is
   CHECK(nccl_patience(false) == milliseconds(1'500));
   unsetenv("LOCKSTEP_NCCL_TIMEOUT");
 }
+
+TEST_CASE("a process of a job has the place that it was told, and none where sockets are missing") {
+  const auto told_place = [](const GpuJobPlace& place) {
+    setenv(gpu_job_variable, place.text().c_str(), 1);
+    const std::optional<GpuJobPlace> found = gpu_job_place();
+    unsetenv(gpu_job_variable);
+    return found ? found->text() : "none";
+  };
+  CHECK(told_place({0, 3, 5, {7, 8}}) == "0 3 5 7 8");  // the first has a socket to each of the others
+  CHECK(told_place({2, 3, 5, {9}}) == "2 3 5 9");
+  CHECK(told_place({0, 3, 5, {7}}) == "none");
+  CHECK(told_place({1, 3, 5, {7, 8}}) == "none");
+  CHECK(told_place({3, 3, 5, {7}}) == "none");
+  CHECK(told_place({0, 3, -1, {7, 8}}) == "none");
+}

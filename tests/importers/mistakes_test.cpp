@@ -160,6 +160,13 @@ TEST_CASE("a variable that a script does not set is named with its line, where i
   CHECK(import_configuration(request).scenario.find("layout")->find("tp")->text() == "4");
 }
 
+TEST_CASE("an argument of the script is named as one") {
+  const std::string launch = "torchrun --nproc_per_node 8 pretrain_gpt.py" + model + "--position-embedding-type rope ";
+  CHECK(import_mistakes(request_of_file("megatron", "run.sh", launch + "--tensor-model-parallel-size $1\n"))
+            .find("--tensor-model-parallel-size: $1 is an argument of the script; give --set 1=VALUE\n") !=
+        std::string::npos);
+}
+
 TEST_CASE("a number of processes that is not known leaves the ranks open, whatever the batch system starts") {
   for (const char* count : {"--nproc_per_node=$GPUS", "--nproc-per-node $GPUS", "--nproc_per_node gpu"}) {
     INFO(count);
@@ -187,6 +194,8 @@ TEST_CASE("broken syntax is a mistake at its place") {
   CHECK(import_mistakes(request_of_file("nanotron", "n.yaml", "parallelism:\n  tp: 1\n  tp: 2\n"))
             .find("given twice with different values, first in line 2") != std::string::npos);
   CHECK(import_mistakes(request_of_file("torchtitan", "t.toml", "[model\n")).find("t.toml:") == 0);
+  CHECK(import_mistakes(request_of_file("torchtitan", "t.toml", "[model]\nname = \n\n[training]\n"))
+            .find("t.toml:2:8: ") == 0);
   CHECK(import_mistakes(request_of_file("gpt-neox", "n.yml", "")).find("empty") != std::string::npos);
 }
 

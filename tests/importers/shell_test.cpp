@@ -23,7 +23,29 @@ std::string last_command(const std::string& text, const std::map<std::string, st
   return result;
 }
 
+/// What stands in the script at the places of the words of the last command, with | between them.
+std::string places_in_last_command(const std::string& text) {
+  Diagnostics diagnostics;
+  const auto commands = importers::read_shell(std::make_shared<const Source>(Source{"run.sh", text}), {}, diagnostics);
+  std::string result;
+  for (const importers::Word& word : commands.back().words) {
+    result += (result.empty() ? "" : "|") + text.substr(word.place.begin, word.place.end - word.place.begin);
+  }
+  return result;
+}
+
 }  // namespace
+
+TEST_CASE("a word stands at its own characters, and what a variable holds where it was written") {
+  CHECK(places_in_last_command("run one 'b c' $X\n") == "run|one|b c|$X");
+  CHECK(places_in_last_command("X='a  bc'\nrun $X\n") == "run|a|bc");
+  CHECK(places_in_last_command("X=\\\\\nrun $X\n") == "run|\\\\");  // as it is escaped
+}
+
+TEST_CASE("a dollar sign that begins no name is one") {
+  CHECK(last_command("run out/$ x") == "run|out/$|x");
+  CHECK(last_command("run \"$ $\" $") == "run|$ $|$");
+}
 
 TEST_CASE("variables are put in and split as a shell does") {
   CHECK(last_command("A='x y'\nrun $A \"$A\" pre$A-post") == "run|x|y|x y|prex|y-post");

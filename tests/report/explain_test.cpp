@@ -112,3 +112,34 @@ TEST_CASE("a parameter or step that does not exist is answered with the nearest"
     CHECK(error.diagnostics().front().message.find("did you mean \"embedding_all_reduce\"") != std::string::npos);
   }
 }
+
+TEST_CASE("explain says of a parameter that no step reaches that none does") {
+  const CheckResult result = check_text(scenario_text(
+      R"({ "pp": 2 })", R"([ { "name": "w", "shape": [4], "stage": 0 }, { "name": "v", "shape": [4], "stage": 1 } ])",
+      R"([ { "name": "micro_batches", "op": "each",
+             "steps": [ { "name": "backward", "op": "backward", "params": ["v"] } ] } ])"));
+  ExplainOptions options;
+  options.parameter = "w";
+  std::string text;
+  explain_text(result, options, [&](std::string_view part) { text += part; });
+  CHECK(text.find("  w, elements [0, 4)\n\nno step of this schedule acts on it\n") != std::string::npos);
+}
+
+TEST_CASE("explain shows the stage at which the parameter stands that was asked for, among many that are tied") {
+  std::string parameters;
+  for (int stage = 0; stage < 30; ++stage)
+    parameters += std::string(stage > 0 ? ", " : "") + R"({ "name": "w)" + std::to_string(stage) +
+                  R"(", "shape": [4], "tied": "w", "stage": )" + std::to_string(stage) + " }";
+  const CheckResult result = check_text(scenario_text(
+      R"({ "pp": 30 })", "[ " + parameters + " ]",
+      R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+           { "name": "tie", "op": "all_reduce", "over": "pp" } ])"));
+  ExplainOptions options;
+  options.parameter = "w29";
+  std::string text;
+  explain_text(result, options, [&](std::string_view part) { text += part; });
+  INFO(text);
+  CHECK(text.find("\npp 0 ") != std::string::npos);
+  CHECK(text.find("\npp 29 ") != std::string::npos);
+  CHECK(text.find("\npp 20 ") == std::string::npos);
+}

@@ -79,3 +79,19 @@ TEST_CASE("Lines to look at: the step at fault where the file has it") {
   result.verdict = Verdict::match;
   CHECK(report::fault_marks(result).empty());
 }
+
+TEST_CASE("Lines to look at stand in the order in which they begin, one around others first") {
+  CheckResult result = check(R"({ "lockstep": 1, "layout": { "dp": 2 },
+  "model": { "parameters": [ { "name": "w", "shape": [4] } ] },
+  "batch": { "micro_batches": 1, "tokens": "even" },
+  "schedule": { "steps": [
+    { "name": "micro_batches", "op": "each", "steps": [
+      { "name": "backward", "op": "backward" },
+      { "name": "sum", "op": "all_reduce", "over": "dp" }
+    ] }
+  ] } })");
+  result.blame = {{"sum", "adds"}, {"micro_batches", "adds"}};
+  std::vector<std::pair<int, int>> lines;
+  for (const report::FaultMark& mark : report::fault_marks(result)) lines.emplace_back(mark.line, mark.last_line);
+  CHECK(lines == std::vector<std::pair<int, int>>{{5, 8}, {7, 7}});
+}

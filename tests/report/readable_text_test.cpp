@@ -27,6 +27,7 @@ TEST_CASE("no line begins with what a runner takes as a command, and none holds 
   CHECK(report::readable_text("\x1b[1m::x") == "\x1b[1m\\::x");            // a colour in front
   CHECK(report::readable_text("a ##[group] ##vso[x] ###[y] # [z] ##1[") ==
         "a ##\\[group] ##vso\\[x] ###\\[y] # [z] ##1[");
+  CHECK(report::readable_text("##az[x] ##AZ[x] ##{[x]") == "##az\\[x] ##AZ\\[x] ##{[x]");
   CHECK(through("::x\n##[y", Kind::markup) == "&#58;:x\n##&#91;y");
   CHECK(through("\"##vso[y\"", Kind::json) == "\"##vso\\u005by\"");
   CHECK(through("::error file=a::##[b]\n", Kind::commands) == "::error file=a::##\\[b]\n");

@@ -70,6 +70,47 @@ TEST_CASE("github: an error at the step, and a notice for what GitHub would drop
   CHECK(includes(many, "::notice title=lockstep::3 more findings are not shown"));
 }
 
+TEST_CASE("github: what is missing at the end of a line stands behind its last character") {
+  CheckResult cut_off;
+  cut_off.file = "test.json";
+  cut_off.verdict = Verdict::error;
+  try {
+    check_text("{ \"lockstep\": 1,\n");
+  } catch (const InputError& error) {
+    cut_off.errors = error.diagnostics();
+  }
+  CHECK(written("github", {cut_off})
+            .starts_with("::error file=test.json,line=1,col=17,endColumn=17,title=LS014 InvalidFile::expected a key"));
+}
+
+TEST_CASE("html: a source is a link where it has a number, and what was expected and did not come stands below it") {
+  const std::string numbered =
+      written("html", {wrong(R"(, "source": "pytorch/pytorch#12", "expect": { "verdict": "match" })")});
+  CHECK(includes(numbered, "<a href=\"https://github.com/pytorch/pytorch/issues/12\">pytorch/pytorch#12</a>"));
+  CHECK(includes(numbered, "<li>verdict: expected match, found mismatch</li>"));
+  for (const std::string source : {"pytorch/pytorch#12a", "pytorch/pytorch#"}) {
+    const std::string plain = written("html", {wrong(R"(, "source": ")" + source + "\"")});
+    CHECK(includes(plain, "pytorch/pytorch#"));
+    CHECK_FALSE(includes(plain, "<a href=\"https://github.com/pytorch"));
+  }
+}
+
+TEST_CASE("html: parameters that are wrong alike are named once, and ranks that hand them over are marked") {
+  const std::string page = written(
+      "html", {check_text(scenario_text(
+                  R"({ "dp": 2, "pp": 2 })",
+                  R"([ { "name": "first", "shape": [4], "stage": 0 }, { "name": "second", "shape": [4], "stage": 0 },
+                       { "name": "third", "shape": [4], "stage": 0 }, { "name": "last", "shape": [4], "stage": 1 } ])",
+                  R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] },
+                       { "name": "sum", "op": "all_reduce", "over": "dp", "params": ["!last"] },
+                       { "name": "mean", "op": "all_reduce", "over": "dp", "params": ["last"], "reduce": "avg" } ])"))});
+  CHECK(includes(page,
+                 "<code>first</code><details><summary>and 2 more</summary><code>second</code><br><code>third</code><br>"
+                 "</details>"));
+  CHECK(includes(page, "<th scope=\"row\">pp 0</th><td class=\"bad\">✗ 0</td><td class=\"bad\">✗ 1</td>"));
+  CHECK(includes(page, "<th scope=\"row\">pp 1</th><td class=\"good\">✓ 2</td><td class=\"good\">✓ 3</td>"));
+}
+
 TEST_CASE("gitlab: a list of findings whose fingerprints differ between files") {
   CheckResult other = wrong();
   const Json list = parsed(written("gitlab", {other}));

@@ -145,6 +145,10 @@ TEST_CASE("a header of another form is refused with a sentence") {
   CHECK(mistake_in("{\"a\":{\"strides\":[1]}}") ==
         "tensor \"a\" has the key \"strides\"; expected dtype, shape and data_offsets");
   CHECK(mistake_in("{\"a\":3}") == "the entry of tensor \"a\" is the number 3; expected an object");
+  CHECK(mistake_in("{\"a\":true}") == "the entry of tensor \"a\" is true; expected an object");
+  CHECK(mistake_in("{\"a\":false}") == "the entry of tensor \"a\" is false; expected an object");
+  CHECK(mistake_in("{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}") == "tensor \"a\" has no \"dtype\"");
+  CHECK(mistake_in("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,8]}}") == "tensor \"a\" has no \"shape\"");
   CHECK(mistake_in("{\"a\":{\"dtype\":4}}") ==
         "the \"dtype\" of tensor \"a\" is the number 4; expected a string such as \"F32\"");
   CHECK(mistake_in("{\"a\":{\"shape\":{}}}") == "the \"shape\" of tensor \"a\" is an object; expected an array");

@@ -156,6 +156,8 @@ def main():
     parser.add_argument("--python", default=sys.executable, help="a Python with pytest (default: this one)")
     parser.add_argument("--resume", action="store_true", help="go on with an earlier run of the same mutants")
     parser.add_argument("--retry", action="store_true", help="the same, and try those survivors again for which no reason is given")
+    parser.add_argument("--tests", action="append", default=[], metavar="TEXT",
+                        help="with --retry: only tests whose name contains this, where no others were written since (repeatable)")
     parser.add_argument("--believe", action="store_true",
                         help="do not try mutants whose reason says that they are equivalent, which takes longest")
     parser.add_argument("--write", action="store_true", help="write into docs/mutation.md what was measured")
@@ -165,6 +167,8 @@ def main():
     options = parser.parse_args()
     if options.write and options.only:
         parser.error("--write needs all mutants of a folder, without --only")
+    if options.tests and not options.retry:
+        parser.error("--tests needs --retry: what was not tried before has to meet every test")
     if not 0 < options.each < MOST_EACH - SPARE:
         parser.error(f"--each must be from 1 to {MOST_EACH - SPARE - 1}")
     out = options.build / "mutation"
@@ -181,7 +185,7 @@ def main():
     compiled = build.compile([mutant for of_folder in drawn.values() for mutant in of_folder])
     chosen, dropped = first_of_each(drawn, compiled, options.each)
     say(f"{sum(dropped.values())} of them do not compile; running every test without a mutant…")
-    tests = Tests(ROOT, options.build, out, options.python, chosen, build.link)
+    tests = Tests(ROOT, options.build, out, options.python, chosen, build.link, options.tests)
     whole = tests.measure()
     for test, why in tests.left_out:
         say(f"left out, since it {why}: {test.name}")
@@ -196,6 +200,11 @@ def main():
     if options.resume or options.retry:
         for file in files.values():
             results.update(earlier_results(file, chosen, not options.retry))
+    if options.tests:
+        known = {id for file in files.values() for id in earlier_results(file, chosen, True)}
+        if any(mutant.id not in known for mutant in tried):
+            say("some of these mutants were not tried before, and have to meet every test: leave out --tests")
+            return 3
     if options.believe:
         reasons = read_reasons()
         results.update({mutant.id: (None, BELIEVED) for mutant in tried

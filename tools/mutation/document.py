@@ -29,8 +29,8 @@ its own, drawn from all that the tool finds there, as many of one file as of ano
 
 *Equivalent* are survivors that no input can tell from the original, or that differ only in time, memory or the wording of what
 nobody promises; somebody says so in each reason below. The last column is the share of the others that was caught. Its goal is {goal} %
-in every folder that decides a verdict{missed}.{beside} The other folders read, write and show, or run what has been
-decided; they have no goal. {unmeasured}
+in every folder that decides a verdict, reads what it is decided on or tells it{missed}.{beside} The other folders are the command line,
+readers of tensors, and engines that repeat what has been decided; they have no goal. {unmeasured}
 
 {kinds}
 

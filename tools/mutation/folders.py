@@ -4,9 +4,10 @@
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# What is wrong here can be told as right: these have a goal. The others read, write and show, or run what these have checked.
+# What is wrong here can be told as right: these have a goal, from what a configuration is read as to what a report says. The others are the
+# command line, readers of tensors, and engines that repeat what these have checked.
 DECIDE = ("base", "mesh", "expression", "model", "schedule", "scenario", "symbolic", "symbolic/parametric", "numeric", "diagnosis",
-          "transformer", "live")
+          "transformer", "live", "importers", "report")
 # Folders below folders that are counted by themselves.
 OWN = ("symbolic/parametric",)
 

@@ -13,13 +13,15 @@ from pathlib import Path
 from folders import DECIDE, folder_of, library_of
 
 MEMORY_LIMIT = 6 << 30
-# Folders of tests/ that run the program. These ask what it computes, and every mutant meets those files that reach it; of tests/scenarios,
+# Folders of tests/ that run the program. INNER ask what it computes, and every mutant meets those files that reach it; of tests/scenarios,
 # ScenarioTest is the part that runs the engines. Others ask about options, reports and captured runs; a mutant of what decides is reached by
-# all of them and would take minutes to survive, so these are for the other folders. Few of them look at captured
-# runs, extractions and the engine of real transformers, and hardly a file of INNER does.
+# all of them and would take minutes to survive, so these are for the other folders: OUTER for those that have no goal. Few of INNER look
+# at captured runs, extractions and the engine of real transformers, and hardly one at configurations and reports. Nothing meets
+# tests/launcher, which builds the program anew where it finds it.
 INNER = ("contract", "oracle", "proof")
-OUTER = ("cli", "frameworks", "launcher", "python")
-OUTER_OF = dict.fromkeys(DECIDE, ()) | dict.fromkeys(("transformer", "live"), ("cli",))
+OUTER = ("cli",)
+OUTER_OF = dict.fromkeys(DECIDE, ()) | dict.fromkeys(("transformer", "live", "report"), ("cli",)) | {"importers": ("cli", "frameworks")}
+EVERY_OUTER = sorted({*OUTER, *(folder for of_folder in OUTER_OF.values() for folder in of_folder)})
 # Seconds. A program that hangs is ended by the processor time it takes, which a busy machine does not change; one that
 # waits without taking any, by the time on the clock.
 LEAST_PROCESSOR_LIMIT = 10
@@ -35,9 +37,9 @@ def processor_seconds():
 
 
 def limited(command, environment, processor_limit, folder=None):
-    """How the process ended, or None where it took too long; the limit holds for each process that it starts as well."""
+    """How the process ended, or None where it took too long; the limit holds for each process that it starts as well. Programs that hold
+    mutants limit their own memory (mutant.cpp): a browser, which tests of the page start, asks for more than it uses."""
     def limit():
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (processor_limit, processor_limit + 1))
 
@@ -179,22 +181,25 @@ class Oracle(Test):
 
 
 class Tests:
-    def __init__(self, root, build, out, python, chosen, link):
-        """`link` makes the programs that it is asked for and returns those that hold mutants."""
+    def __init__(self, root, build, out, python, chosen, link, names):
+        """`link` makes the programs that it is asked for and returns those that hold mutants. Tests without one of `names`, where there are
+        any, are not looked at."""
         binary = out / "bin" / "lockstep"
         # As many random cases as with every change, and the same ones, also where tools/nightly asks for more.
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_TEST_", "LOCKSTEP_NIGHTLY"))}
-        self.environment = dict(kept, LOCKSTEP_BINARY=str(binary), PYTHONDONTWRITEBYTECODE="1")
+        self.environment = dict(kept, LOCKSTEP_BINARY=str(binary), PYTHONDONTWRITEBYTECODE="1",
+                                LOCKSTEP_MUTANT_MEMORY=str(MEMORY_LIMIT))
         self.out, self.root, self.python = out, root, python
         # The program is without completion and manual pages, which are written where it was built.
         programs = link([program.name for program in sorted((build / "bin").glob("test_*"))] + ["lockstep_cli"])
         self.unit = [UnitTest(out / "bin" / name, build) for name in programs if name != "lockstep_cli"]
         self.outer_of = {mutant.id: OUTER_OF.get(folder_of(mutant.file), OUTER) for mutant in chosen}
-        outer = [folder for folder in OUTER if any(folder in of_mutant for of_mutant in self.outer_of.values())]
+        outer = [folder for folder in EVERY_OUTER if any(folder in of_mutant for of_mutant in self.outer_of.values())]
         files = [file for folder in (*INNER, *outer) for file in sorted((root / "tests" / folder).glob("test_*.py"))]
         scenarios = [file for file in sorted((root / "scenarios").rglob("*")) if file.suffix in (".json", ".jsonc")]
         self.all = [*self.unit, Oracle(root, out), ScenarioTest(str(binary), scenarios, root),
                     *(PythonTest(python, [file], root) for file in files)]
+        self.all = [test for test in self.all if not names or any(name in test.name for name in names)]
         self.left_out = []
 
     def measure(self):
@@ -228,7 +233,7 @@ class Tests:
                 return f"takes {test.seconds:.0f} s"
             if reached.exists():
                 test.reaches = {int(line) for line in reached.read_text().split()}
-            if isinstance(test, PythonTest) and (folder := test.files[0].parent.name) in OUTER:
+            if isinstance(test, PythonTest) and (folder := test.files[0].parent.name) in EVERY_OUTER:
                 test.reaches = {id for id in test.reaches if folder in self.outer_of.get(id, ())}  # not those that are spare
         return None
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/stand_in.h"
+#include "src/diagnosis/small_replay.h"
 
 #include "tests/catch.h"
 #include "tests/diagnosis/small.h"
@@ -26,7 +26,7 @@ TEST_CASE("for a large layout a small one stands in which the same goes wrong") 
   const CheckResult large = check_text(on_many_ranks(sum_of_a + " }"));
   REQUIRE(large.verdict == Verdict::mismatch);
   REQUIRE(large.timeline == nullptr);
-  const std::optional<CheckResult> small = diagnosis::stand_in(large);
+  const std::optional<CheckResult> small = diagnosis::small_replay(large);
   REQUIRE(small);
   CHECK(small->verdict == Verdict::mismatch);
   CHECK(small->scenario->layout.dp == 2);
@@ -39,7 +39,7 @@ TEST_CASE("for a large layout a small one stands in which the same goes wrong") 
 }
 
 TEST_CASE("nothing stands in for what was replayed, or goes wrong at no small sizes") {
-  CHECK_FALSE(diagnosis::stand_in(check_text(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })"))));
+  CHECK_FALSE(diagnosis::small_replay(check_text(two_ranks(R"({ "name": "sum", "op": "all_reduce", "over": "dp" })"))));
   // Right up to a hundred ranks.
   CheckOptions options;
   options.blame = false;
@@ -47,7 +47,7 @@ TEST_CASE("nothing stands in for what was replayed, or goes wrong at no small si
       on_many_ranks(sum_of_a + R"J( }, { "name": "late", "op": "scale", "by": "1 / min(dp, 100)", "params": ["a"] })J"),
       options);
   CHECK(late.verdict == Verdict::mismatch);
-  CHECK_FALSE(diagnosis::stand_in(late));
+  CHECK_FALSE(diagnosis::small_replay(late));
 }
 
 TEST_CASE("what is right at two and three ranks stands where it goes wrong first") {
@@ -56,7 +56,7 @@ TEST_CASE("what is right at two and three ranks stands where it goes wrong first
   CHECK(late.verdict == Verdict::mismatch);
   REQUIRE(late.blame.size() == 1);
   CHECK(late.blame.front().step == "late");
-  const std::optional<CheckResult> small = diagnosis::stand_in(late);
+  const std::optional<CheckResult> small = diagnosis::small_replay(late);
   REQUIRE(small);
   CHECK(small->scenario->layout.dp == 4);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/diagnosis/stand_in.h"
+#include "src/diagnosis/small_replay.h"
 
 #include "lockstep/scenario.h"
 #include "src/diagnosis/shrink.h"
 
 namespace lockstep::diagnosis {
 
-std::optional<CheckResult> stand_in(const CheckResult& result) {
+std::optional<CheckResult> small_replay(const CheckResult& result) {
   constexpr int small_world = 64;
   const bool decided = parametric_of(result) != nullptr && result.verdict != Verdict::error;
   if (result.timeline != nullptr || !decided || result.scenario->schedule == nullptr) return std::nullopt;
