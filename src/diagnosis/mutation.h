@@ -39,7 +39,7 @@ struct Mutation {
   bool as_in_file = false;                ///< that is the file's own
   std::string base;                       ///< what is known of the schedule without an edit: "right for every size"
   std::vector<Mutant> mutants;            ///< no two with the same steps and parameters, in the order of the steps
-  int unproved = 0;             ///< mutants that are
+  int unproved = 0;                       ///< mutants that are
   int invalid = 0;                        ///< edits that cannot be applied
   int untried = 0;                        ///< edits that were not looked at, as it would be too much
   std::string cut_off;                    ///< why not: half a sentence; "" where all were

@@ -91,10 +91,13 @@ std::string refused_text(const Proof::Refused& refused, bool verbose) {
   constexpr std::size_t most = 8;
   const std::string axis(name_of(refused.axis));
   std::vector<int> sizes = refused.sizes;
-  if (refused.from) std::erase_if(sizes, [&](int size) { return size >= *refused.from; });
+  // Those in front of them without a gap are said with them.
+  std::optional<int> from = refused.from;
+  if (from) std::erase_if(sizes, [&](int size) { return size >= *from; });
+  for (; from && !sizes.empty() && sizes.back() == *from - 1; sizes.pop_back()) from = sizes.back();
   std::string list = sizes.empty() ? "" : axis + " " + report::number_list(sizes, verbose ? sizes.size() : most);
-  if (refused.from) list += fmt::format("{}{} ≥ {}", list.empty() ? "" : " and ", axis, *refused.from);
-  const std::size_t count = sizes.size() + (refused.from ? 2 : 0);
+  if (from) list += fmt::format("{}{} ≥ {}", list.empty() ? "" : " and ", axis, *from);
+  const std::size_t count = sizes.size() + (from ? 1 : 0);
   const bool all = refused.from && *refused.from <= refused.tried + 1;
   return fmt::format("  {} {} refused{}: {} {}: {}\n", list, count == 1 ? "is" : "are",
                      all ? "" : fmt::format(", and others above {} may be", refused.tried), axis, refused.sizes.front(),
