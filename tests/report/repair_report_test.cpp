@@ -134,7 +134,11 @@ TEST_CASE("values that match without a norm are counted in the text and listed i
 TEST_CASE("options that were not tried to the end are said to be so in JSON as in the text") {
   report::RepairFindings findings;
   findings.options.cut_off = "it takes too long";
-  CHECK(says(printed(findings), "the options of the framework were not tried to the end: it takes too long\n"));
+  findings.options.options_left = 3;
+  CHECK(says(printed(findings),
+             "the options of the framework were not tried to the end: it takes too long; 3 options are left out in "
+             "part or whole\n"));
   CHECK(says(printed_json(findings), "\"options_cut_off\": \"it takes too long\""));
+  CHECK(says(printed_json(findings), "\"options_not_tried\": 3"));
   CHECK_FALSE(says(printed_json(found_options()), "options_cut_off"));
 }
