@@ -105,7 +105,7 @@ def test_a_limit_is_told_as_a_limit(proof_of):
     assert proof["verdict"] == "undecided"
     sizes = [size for one in proof["refused"] if one["axis"] == "tp" for size in one["sizes"]]
     assert sizes == [size for size in range(1, 65) if 5040 % size]  # what the shape does not divide by, and no other
-    assert proof["undecided"][0]["sizes"] == "tp ≥ 2" and "not followed" in proof["undecided"][0]["why"]
+    assert proof["undecided"][0]["sizes"] == "tp ≥ 2" and "is followed only where these are equal" in proof["undecided"][0]["why"]
 
 
 def test_a_rule_that_refuses_a_size_beside_some_others_alone(proof_of, files):

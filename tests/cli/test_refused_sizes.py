@@ -110,7 +110,7 @@ def test_a_layer_for_each_stage(run, files):
     (files / "a.json").write_text(json.dumps(document))
     said = run("prove", "a.json").stdout
     assert "  tp 3 and tp ≥ 5 are refused: tp 3: " in said
-    assert "  pp ≥ 7 are refused: pp 7: 6 layers cannot fill pp * virtual_stages = 7 * 1 stages: some would be empty.\n" in said
+    assert "  pp ≥ 7 is refused: pp 7: 6 layers cannot fill pp * virtual_stages = 7 * 1 stages: some would be empty.\n" in said
 
 
 def test_what_the_shapes_of_a_model_file_refuse_is_told(run, files, proof):
