@@ -207,8 +207,9 @@ std::vector<OptionRow> rows(ImportArguments& arguments) {
         {"--check", "", "Go on to the verdict, as `lockstep check` does.", {}, &arguments.check},
         {"--run",
          "",
-         "megatron: let bash run the launch script, in an empty folder and, where there is bubblewrap or unshare, "
-         "without the machine's other files and network; commands that start programs write down their arguments "
+         "megatron: let bash run the launch script, by way of bubblewrap or unshare without the machine's other files "
+         "and "
+         "network; commands that start programs write down their arguments "
          "(docs/import.md). --set sets its environment; behind -- stand its arguments.",
          {},
          &arguments.run},

@@ -2,7 +2,9 @@
 #include "src/cli/import_script.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <regex>
 
 #include "src/base/counted.h"
@@ -26,8 +28,9 @@ const std::string& one_script(const std::vector<std::string>& files, const std::
 }
 
 /// Why the script may have started something else than it would, in sentences.
-std::vector<Diagnostic> hints(const std::string& script, const ScriptRun& run, bool has_arguments) {
+std::vector<Diagnostic> hints(const ScriptRun& run, bool has_arguments) {
   std::vector<Diagnostic> result;
+  const std::string& script = run.source->name;
   constexpr std::size_t longest = 200;
   const std::string said = report::one_line_text(run.said.substr(0, longest));
   if (run.status < 0) {
@@ -35,15 +38,27 @@ std::vector<Diagnostic> hints(const std::string& script, const ScriptRun& run, b
   } else if (run.status != 0) {
     result.push_back(
         {{},
-         fmt::format("{} ended with status {}{}; what it takes from its environment is given with --set "
-                     "NAME=VALUE",
+         fmt::format("{} ended with status {}{}; what it takes from its environment is given with --set NAME=VALUE",
                      script, run.status, said.empty() ? "" : fmt::format(", and said last \"{}\"", said))});
   }
   static const std::regex positional(R"(\$(\{)?[1-9@*])");
-  if (!has_arguments && std::regex_search(read_source(script, "a launch script")->text, positional))
+  if (!has_arguments && std::regex_search(run.source->text, positional))
     result.push_back(
-        {{}, fmt::format("{} takes arguments ($1 and so on), and was given none; they stand behind --", script)});
+        {{}, fmt::format("{} may take arguments ($1 and so on), and was given none; they stand behind --", script)});
   return result;
+}
+
+/// The programs that were started besides, as to work something out, each once.
+std::vector<std::string> other_programs(const ScriptRun& run) {
+  constexpr int fewest_options = 3;
+  std::vector<std::string> names;
+  for (const std::vector<std::string>& command : run.commands) {
+    const auto options =
+        std::count_if(command.begin(), command.end(), [](const std::string& word) { return word.starts_with("--"); });
+    if (options < fewest_options && std::find(names.begin(), names.end(), command.front()) == names.end())
+      names.push_back(command.front());
+  }
+  return names;
 }
 
 }  // namespace
@@ -51,13 +66,13 @@ std::vector<Diagnostic> hints(const std::string& script, const ScriptRun& run, b
 Imported import_script(const std::vector<std::string>& files, ImportRequest request) {
   const std::string& script = one_script(files, request.format);
   const ScriptRun run = run_script(script, request.variables, request.arguments);
-  const std::vector<Diagnostic> more = hints(script, run, !request.arguments.empty());
+  const std::vector<Diagnostic> more = hints(run, !request.arguments.empty());
   std::vector<Diagnostic> mistakes;
   Imported imported;
   if (run.commands.empty()) {
     mistakes.push_back({{}, fmt::format("{} started no program that is known to start training", script)});
   } else {
-    request.files = {as_plain_script(script, run)};
+    request.files = {as_plain_script(run)};
     request.arguments.clear();
     request.variables.clear();
     try {
@@ -71,10 +86,10 @@ Imported import_script(const std::vector<std::string>& files, ImportRequest requ
     throw InputError(std::move(mistakes));
   }
   if (run.status != 0) imported.assumed.push_back(more.front().message + ".");
-  if (run.place == "nothing")
-    imported.assumed.emplace_back(
-        "The script ran as any script of yours does, but for the commands that start programs: there is neither "
-        "bubblewrap nor unshare here to keep it apart.");
+  if (const std::vector<std::string> others = other_programs(run); !others.empty())
+    imported.assumed.push_back(
+        fmt::format("The script started {} too, which did nothing: what it reads of {} was empty.",
+                    fmt::join(others, ", "), others.size() == 1 ? "it" : "them"));
   if (run.asked_for_gpus)
     imported.assumed.emplace_back(
         "It asked for the GPUs of this machine, and was told of eight; --world-size says otherwise.");

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -98,22 +97,38 @@ int ended(pid_t child) {
   return stopped ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-std::vector<std::vector<std::string>> commands_in(const std::string& text) {
-  std::vector<std::string> words;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\0', begin), text.size());
-    words.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
+/// Without what differs between the nodes of one start.
+std::vector<std::string> of_any_node(std::vector<std::string> command) {
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const bool is_rank = command[i].starts_with("--node_rank") || command[i].starts_with("--node-rank");
+    if (is_rank && command[i].find('=') == std::string::npos && i + 1 < command.size()) command[i + 1].clear();
+    if (is_rank) command[i].clear();
   }
-  std::vector<std::vector<std::string>> commands;
-  for (std::size_t i = 0; i < words.size();) {
-    std::size_t count = 0;
-    const auto [rest, error] = std::from_chars(words[i].data(), words[i].data() + words[i].size(), count);
-    if (error != std::errc() || *rest != 0 || count == 0 || count > words.size() - i - 1) break;  // it was cut off
-    const auto first = words.begin() + static_cast<std::ptrdiff_t>(i + 1);
-    std::vector<std::string> command(first, first + static_cast<std::ptrdiff_t>(count));
-    if (std::find(commands.begin(), commands.end(), command) == commands.end()) commands.push_back(std::move(command));
-    i += count + 1;
+  return command;
+}
+
+/// What was written down, a file for each, in the order of their names, which begin with the time.
+std::vector<std::vector<std::string>> commands_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("call.") && entry.path().extension() != ".part" &&
+        entry.is_regular_file() && !entry.is_symlink())
+      files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<std::vector<std::string>> commands, known;
+  for (const fs::path& file : files) {
+    const std::string text = text_of(file);
+    std::vector<std::string> command;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find('\0', begin), text.size());
+      command.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    const std::vector<std::string> plain = of_any_node(command);
+    if (command.empty() || std::find(known.begin(), known.end(), plain) != known.end()) continue;
+    known.push_back(plain);
+    commands.push_back(std::move(command));
   }
   return commands;
 }
@@ -132,7 +147,8 @@ std::string last_line(const std::string& text) {
 
 ScriptRun run_script(const std::string& script, const std::vector<std::string>& variables,
                      const std::vector<std::string>& arguments) {
-  read_source(script, "a launch script");  // says what is wrong with it
+  ScriptRun run;
+  run.source = read_source(script, "a launch script");
   for (const std::string& variable : variables) {
     if (variable.find('=') == std::string::npos || variable.front() == '=')
       usage_error(fmt::format("--set takes NAME=VALUE, such as NNODES=4, found \"{}\"", variable));
@@ -151,20 +167,21 @@ ScriptRun run_script(const std::string& script, const std::vector<std::string>& 
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error(fmt::format("cannot start bash: {}", std::strerror(errno)));
   if (child == 0) become(words, said.string());
-  ScriptRun run;
   run.status = ended(child);
   const fs::path out = folder.path() / "out";
-  run.place = text_of(out / "mode");
-  if (run.place.empty()) throw std::runtime_error("cannot run a launch script: there is no bash, or no coreutils");
-  run.commands = commands_in(text_of(out / "calls"));
+  if (!fs::exists(out / "started"))
+    usage_error(
+        "--run needs bubblewrap, or unshare of util-linux where it may make namespaces, so that the script can do no "
+        "harm; neither works here. Without --run the script is read, and not run");
+  run.commands = commands_in(out);
   run.said = last_line(text_of(said));
   run.asked_for_gpus = fs::exists(out / "gpus");
   return run;
 }
 
-std::shared_ptr<const Source> as_plain_script(const std::string& script, const ScriptRun& run) {
+std::shared_ptr<const Source> as_plain_script(const ScriptRun& run) {
   std::string text;
-  std::istringstream lines(read_source(script, "a launch script")->text);
+  std::istringstream lines(run.source->text);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("#SBATCH")) text += line + "\n";
   }
@@ -176,7 +193,7 @@ std::shared_ptr<const Source> as_plain_script(const std::string& script, const S
     }
     text += "\n";
   }
-  return std::make_shared<const Source>(Source{script + " as it ran", std::move(text)});
+  return std::make_shared<const Source>(Source{run.source->name + " as it ran", std::move(text)});
 }
 
 }  // namespace lockstep::cli

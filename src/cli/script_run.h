@@ -15,23 +15,22 @@ const std::map<std::string, std::string>& embedded_scripts();
 
 /// What a launch script did when it was run where commands such as torchrun, python and srun write down their words.
 struct ScriptRun {
+  std::shared_ptr<const Source> source;            ///< the script
   std::vector<std::vector<std::string>> commands;  ///< each once, in the order in which they were started
-  std::string place;            ///< "bubblewrap", "unshare"; "nothing" where it ran among the files of the machine
   std::string said;             ///< the last line that it wrote, but for those of `set -x`; "" where it wrote none
   int status = 0;               ///< of the script; -1: it was stopped, after script_seconds
   bool asked_for_gpus = false;  ///< nvidia-smi was called, which told of eight
 };
 inline constexpr int script_seconds = 20;
 
-/// Runs a script of bash in an empty folder, with these variables (NAME=VALUE) and arguments alone: with no network and
-/// no file but its own, the system's libraries and, to be read, the folder of the script or of its repository, by way
-/// of bubblewrap or of namespaces (unshare). Where neither can be had, as any script runs, with those commands in place
-/// of the machine's. Throws InputError for a script that cannot be read, std::runtime_error where no bash can be
-/// started.
+/// Runs a script of bash with these variables (NAME=VALUE) and arguments alone, in a file system in memory: with no
+/// network and no file of the machine but its libraries and, to be read, the folder of the script or of its repository,
+/// by way of bubblewrap or of namespaces (unshare). Throws InputError for a script that cannot be read, and where
+/// neither of them works: then nothing is run.
 ScriptRun run_script(const std::string& script, const std::vector<std::string>& variables,
                      const std::vector<std::string>& arguments);
 
 /// The commands of a run as a script that says nothing else, with the #SBATCH lines of the one that was run.
-std::shared_ptr<const Source> as_plain_script(const std::string& script, const ScriptRun& run);
+std::shared_ptr<const Source> as_plain_script(const ScriptRun& run);
 
 }  // namespace lockstep::cli

@@ -111,7 +111,7 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
   Settings settings = read_megatron_arguments(launch.arguments, request.ignore_unknown, diagnostics, &broken);
   if (!broken.empty())
     launch.notes.push_back(
-        fmt::format("Not one value, as from a variable that is not set: {}; {} not matter for gradients.",
+        fmt::format("No value, or more than one, as from a variable that is not set: {}; {} not matter for gradients.",
                     fmt::join(broken, ", "), broken.size() == 1 ? "it does" : "they do"));
   return {std::move(settings), "a launch script of Megatron-LM", launch.world, true, launch.notes};
 }

@@ -3,8 +3,10 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +59,7 @@ def test_a_script_is_imported_by_what_it_starts(run, script):
     done = run("import", "megatron", "--run", script(SCRIPT))
     assert layout(done) == {"tp": 2, "pp": 2, "dp": 4}
     assert "It asked for the GPUs of this machine, and was told of eight" in done.stderr
-    assert "Not one value, as from a variable that is not set" not in done.stderr  # an empty word is one
+    assert "No value, or more than one, as from a variable that is not set" not in done.stderr  # an empty word is one
 
 
 @needs_sandbox
@@ -66,7 +68,7 @@ def test_set_is_its_environment_and_what_stands_behind_two_dashes_its_arguments(
     text = 'torchrun --nproc_per_node $1 pretrain_gpt.py --num-layers 2 %s "$2"\n' % ARGUMENTS
     assert layout(run("import", "megatron", "--run", script(text), "--", "4", "--swiglu")) == {"dp": 4}
     done = run("import", "megatron", "--run", script(text))
-    assert done.returncode == 2 and "error: train.sh takes arguments ($1 and so on), and was given none; they stand behind --\n" in done.stderr
+    assert done.returncode == 2 and "error: train.sh may take arguments ($1 and so on), and was given none; they stand behind --\n" in done.stderr
 
 
 @needs_sandbox
@@ -84,7 +86,7 @@ def test_launchers(run, script, launcher):
 def test_a_value_that_is_not_there_matters_only_where_the_key_does(run, script):
     text = "torchrun --nproc_per_node 2 pretrain_gpt.py --save $SAVE --load <(echo) x y --num-layers %s " + ARGUMENTS + "\n"
     done = run("import", "megatron", "--run", script(text % 2))
-    assert done.returncode == 0 and "Not one value, as from a variable that is not set: --save, --load; they do not matter for gradients." in done.stderr
+    assert done.returncode == 0 and "No value, or more than one, as from a variable that is not set: --save, --load; they do not matter for gradients." in done.stderr
     done = run("import", "megatron", "--run", script(text % "$LAYERS"))
     assert done.returncode == 2 and "--num-layers needs a value" in done.stderr
 
@@ -120,21 +122,56 @@ for file in /etc/hostname /proc/1/environ /sys/kernel; do [[ -e $file ]] && torc
     assert sorted(path.name for path in outside.iterdir()) == ["secret"] and sorted(path.name for path in tmp_path.iterdir()) == ["sizes.sh", "train.sh"]
 
 
-def without_sandbox(folder):
-    """A PATH that has neither bubblewrap nor unshare."""
-    folder.mkdir()
-    for tool in ("bash", "cat", "cp", "chmod", "ln", "mkdir", "env", "seq", "tail", "wc", "echo", "tee", "rm", "head", "sleep"):
-        os.symlink(shutil.which(tool), folder / tool)
-    return {"PATH": str(folder)}
+def test_without_a_sandbox_nothing_is_run(run, script, tmp_path):
+    (tmp_path / "tools").mkdir()
+    for tool in ("bash", "cat", "cp", "chmod", "ln", "mkdir", "env", "touch", "readlink"):
+        os.symlink(shutil.which(tool), tmp_path / "tools" / tool)
+    done = run("import", "megatron", "--run", script("touch %s/made\n" % tmp_path), env={"PATH": str(tmp_path / "tools")})
+    assert done.returncode == 2 and done.stderr.startswith("error: --run needs bubblewrap, or unshare of util-linux where it may make namespaces")
+    assert not (tmp_path / "made").exists()
 
 
-def test_without_a_sandbox_that_is_said_and_programs_are_still_not_started(run, script, tmp_path):
-    environment = without_sandbox(tmp_path / "tools")
-    text = "mkdir made\nrm -rf ../../* sizes.sh\ntorchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
-    done = run("import", "megatron", "--run", script(text), env=environment)
-    assert layout(done) == {"dp": 2}
-    assert "there is neither bubblewrap nor unshare here to keep it apart." in done.stderr
-    assert (tmp_path / "sizes.sh").exists()
+@needs_sandbox
+def test_what_stands_in_front_of_a_shell_is_kept(run, script):
+    text = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\nsrun -n 2 bash -c 'python pretrain_gpt.py --num-layers 2 %s'\n" % ARGUMENTS
+    assert layout(run("import", "megatron", "--run", script(text))) == {"dp": 2}
+
+
+@needs_sandbox
+def test_one_start_on_several_nodes_is_one(run, script):
+    text = "for i in 0 1 2; do torchrun --nnodes 3 --nproc_per_node 2 --node_rank $i pretrain_gpt.py --num-layers 2 %s & done\n" % \
+        ARGUMENTS.replace("16", "18")
+    assert layout(run("import", "megatron", "--run", script(text))) == {"dp": 6}
+
+
+@needs_sandbox
+def test_programs_that_are_started_besides_are_named(run, script):
+    text = "TP=$(python3 choose.py)\ntorchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size ${TP:-1} %s\n" % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text))
+    assert "The script started python3 too, which did nothing: what it reads of it was empty." in done.stderr
+
+
+@needs_sandbox
+def test_limits_are_those_of_the_script_whatever_it_calls(run, script):
+    text = "exec 2>&1\necho $(builtin ulimit -t) $(builtin ulimit -f) $(builtin ulimit -v)\nexit 7\n"
+    assert 'ended with status 7, and said last "10 32768 2000000"' in run("import", "megatron", "--run", script(text)).stderr
+
+
+@needs_sandbox
+def test_a_folder_beside_the_script_can_be_written_to(run, script, tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "old").write_text("2")
+    text = "torchrun --nproc_per_node $(cat logs/old) pretrain_gpt.py --num-layers 2 %s >logs/new\n" % ARGUMENTS
+    assert layout(run("import", "megatron", "--run", script(text))) == {"dp": 2}
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == ["old"]
+
+
+@needs_sandbox
+def test_the_example_of_the_document(run, script, tmp_path):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "import.md").read_text(encoding="utf-8")
+    (name,), (command, said) = re.findall(r"<!-- file: (branches\.sh) -->", text), re.search(r"\$ tools/lockstep (import .*branches.*)\n(.*)\n", text).groups()
+    script(re.search(r"branches\.sh -->\n```bash\n(.*?)```", text, re.DOTALL)[1], name)
+    assert run(*command.split()).stdout == said + "\n"
 
 
 @pytest.mark.parametrize("arguments, message", [
