@@ -66,8 +66,8 @@ struct Proof {
     std::string why;
   };
   std::vector<Limit> limits;
-  /// An axis of which the engine follows one size, and the statement is about that: the file says nothing of it, or
-  /// experts stand beside it.
+  /// An axis, or the number of micro-batches, of which the engine follows one size, and the statement is about that:
+  /// the file says nothing of it, or experts stand beside it.
   struct Kept {
     std::optional<Axis> axis;  ///< nothing for the number of micro-batches
     int size = 1;

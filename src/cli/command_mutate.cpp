@@ -37,7 +37,9 @@ Answer answer_of(const std::string& file, bool is_named, const std::string& fold
   try {
     const CheckResult result = check_file(file, CheckOptions::verdict_alone());
     if (result.machine_failed)
-      return {{}, {fmt::format("lockstep: {}: {}\n", file, result.errors.front().message), exit_failure}};
+      return {{},
+              {fmt::format("lockstep: {}: {}\n", report::one_line_text(file), result.errors.front().message),
+               exit_failure}};
     if (result.error_expected) return {};
     if (result.verdict == Verdict::error) throw InputError(result.errors);
     if (result.verdict != Verdict::match && !is_named) return {};
@@ -46,11 +48,12 @@ Answer answer_of(const std::string& file, bool is_named, const std::string& fold
           {},
           fmt::format("{} is wrong before any edit: {}; only a right schedule has mutants (`lockstep check {}` "
                       "shows what is wrong, `lockstep repair {}` how to make it right)",
-                      file, name_of(result.verdict), argument_for(file), argument_for(file))}});
+                      file, name_of(result.verdict), arguments_for(file), arguments_for(file))}});
     // What could not be written there is said before the work.
     if (!folder.empty()) scenario::with_references_from(result.scenario->document, file, folder);
     Answer answer = {diagnosis::mutate(result.scenario), {}};
-    if (result.written != nullptr) answer.mutation->as_in_file = false;  // the file says "any"
+    // The file says "any", or --set what it does not say.
+    if (result.written != nullptr || !result.scenario->changes.empty()) answer.mutation->as_in_file = false;
     return answer;
   } catch (const std::exception&) {
     return {{}, no_answer(file, "mutants")};

@@ -43,13 +43,15 @@ InFolder found_scenario(const fs::path& path) {
   const std::optional<std::string> text = scenario::read_text_file(path, error);
   if (!text) return InFolder::taken;
   const auto has = [&](const char* word) { return text->find(word) != std::string::npos; };
-  const bool names_one = has("\"lockstep") || has("\"layout\"") || has("\"schedule\"");
-  if (names_one && !has("\"lockstep_framework\"") && !has("\"lockstep_model\"")) return InFolder::taken;
+  // As nearly all scenarios begin; they are read once more anyway.
+  if (has("\"lockstep\"") && has("\"layout\"") && has("\"schedule\"")) return InFolder::taken;
   Diagnostics diagnostics;
   const Json document = parse_json(std::make_shared<const Source>(Source{path.string(), *text}), diagnostics);
-  if (document.find("lockstep_framework") != nullptr || document.find("lockstep_model") != nullptr)
-    return InFolder::of_scenarios;
-  return names_one || !diagnostics.empty() || document.is_null() ? InFolder::taken : InFolder::another;
+  const auto says = [&](const char* key) { return document.find(key) != nullptr; };
+  if (says("lockstep_framework") || says("lockstep_model")) return InFolder::of_scenarios;
+  const bool may_be_one = !diagnostics.empty() || document.is_null() || says("lockstep") || says("layout") ||
+                          says("schedule") || says("lockstep_extract");
+  return may_be_one ? InFolder::taken : InFolder::another;
 }
 
 constexpr std::uint64_t most_bytes = 64 << 20;
@@ -184,7 +186,8 @@ class Search {
   void tell_of_others() {
     std::sort(others_.begin(), others_.end());
     others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
-    if (others_.empty()) return;
+    static std::set<std::vector<std::string>> told;  // who watches a folder searches it again and again
+    if (others_.empty() || !told.insert(others_).second) return;
     tell(fmt::format("lockstep: passed over {} that {}: {}{}\n", counted(others_.size(), "JSON file"),
                      others_.size() == 1 ? "is no scenario" : "are no scenarios",
                      report::one_line_text(others_.front()), others_.size() == 1 ? "" : " and others"));

@@ -72,6 +72,8 @@ NoAnswer no_answer(const std::string& file, std::string_view too_large_for) {
     return bug(error);
   } catch (const ExpressionError& error) {
     return bug(error);
+  } catch (const std::exception& error) {
+    return {fmt::format("{}{}\n", head, report::one_line_text(error.what())), exit_failure};
   }
 }
 

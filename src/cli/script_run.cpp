@@ -71,6 +71,7 @@ fs::path visible_folder(const fs::path& script) {
   dup2(nothing, 0);
   dup2(output, 1);
   dup2(output, 2);
+  close_range(3, ~0U, 0);  // what this program, or who started it, has open
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -78,8 +79,21 @@ fs::path visible_folder(const fs::path& script) {
   _exit(127);
 }
 
+/// What the script may write to, on the disk of the machine.
+bool is_too_large(const fs::path& folder) {
+  constexpr std::uintmax_t most = 64 << 20;
+  std::uintmax_t sum = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code none;
+    const std::uintmax_t size = entry->is_symlink(none) ? 0 : entry->file_size(none);
+    if (!none) sum += size;
+  }
+  return sum > most;
+}
+
 /// The exit status; -1 where it was stopped.
-int ended(pid_t child) {
+int ended(pid_t child, const fs::path& written) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(script_seconds);
   int status = 0;
   bool stopped = false;
@@ -87,11 +101,11 @@ int ended(pid_t child) {
     const pid_t found = waitpid(child, &status, stopped ? 0 : WNOHANG);
     if (found == child) break;
     if (found < 0 && errno != EINTR) return -1;
-    if (!stopped && std::chrono::steady_clock::now() > end) {
+    if (!stopped && (std::chrono::steady_clock::now() > end || is_too_large(written))) {
       stopped = true;
       kill(-child, SIGKILL);
     }
-    if (!stopped) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (!stopped) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   kill(-child, SIGKILL);  // what it has left in the background
   return stopped ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -133,12 +147,14 @@ std::vector<std::vector<std::string>> commands_in(const fs::path& folder) {
   return commands;
 }
 
-/// But for what `set -x` shows: commands, in which there may be secrets.
+/// But for what `set -x` shows, and lines of the script that bash quotes: commands, in which there may be secrets.
 std::string last_line(const std::string& text) {
   std::istringstream lines(text);
   std::string last;
   for (std::string line; std::getline(lines, line);) {
-    if (line.find_first_not_of(" \r\t") != std::string::npos && !line.starts_with('+')) last = line;
+    if (line.find_first_not_of(" \r\t") != std::string::npos && !line.starts_with('+') &&
+        line.find('`') == std::string::npos)
+      last = line;
   }
   return last;
 }
@@ -167,8 +183,8 @@ ScriptRun run_script(const std::string& script, const std::vector<std::string>& 
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error(fmt::format("cannot start bash: {}", std::strerror(errno)));
   if (child == 0) become(words, said.string());
-  run.status = ended(child);
   const fs::path out = folder.path() / "out";
+  run.status = ended(child, out);
   if (!fs::exists(out / "started"))
     usage_error(
         "--run needs bubblewrap, or unshare of util-linux where it may make namespaces, so that the script can do no "

@@ -44,7 +44,7 @@ cat >"$tools/.gpus" <<'EOF'
 #!/bin/bash
 case " $* " in
   *" -L "* | *" --list-gpus "* | *query-gpu=name* | *query-gpu=gpu_name* | *query-gpu=index* | *query-gpu=uuid*) ;;
-  *) exit 9 ;;
+  *) exec .record "${0##*/}" "$@" ;;
 esac
 : >>"$LOCKSTEP_OUT/gpus"
 for ((i = 0; i < 8; ++i)); do echo "GPU $i"; done
@@ -69,7 +69,7 @@ link() {
 link .started torchrun python python3 srun mpirun mpiexec deepspeed accelerate ray sbatch sudo nohup timeout numactl nsys setsid stdbuf nice time
 link .gpus nvidia-smi
 link .localhost hostname scontrol
-link .nothing git pip pip3 wget curl tar pkill kill killall ps sync free lscpu which nproc sleep module conda
+link .nothing pip pip3 wget curl tar pkill kill killall sync sleep module conda
 
 # A folder in the place of one that the sandbox has itself.
 shown=$visible
@@ -104,14 +104,17 @@ exit "$status"
 EOF
 
 if bwrap --unshare-all --ro-bind / / true 2>/dev/null; then
-  binds=()
+  binds=() hidden=()
+  for place in "$visible"/.[!.]*; do
+    if [[ -d $place ]]; then hidden+=(--tmpfs "$shown/${place##*/}"); elif [[ -e $place ]]; then hidden+=(--ro-bind /dev/null "$shown/${place##*/}"); fi
+  done
   for place in /usr/lib /usr/lib64 /usr/lib32 /lib /lib64; do
     if [[ -L $place ]]; then binds+=(--symlink "$(readlink "$place")" "$place")
     elif [[ -d $place ]]; then binds+=(--ro-bind "$place" "$place"); fi
   done
   exec env -i PATH="$PATH" bwrap --unshare-all --die-with-parent --new-session --clearenv "${binds[@]}" --ro-bind "$tools" /usr/bin \
     --symlink usr/bin /bin --symlink usr/bin /sbin --dev /dev --proc /proc --tmpfs /tmp --dir /work --bind "$out" /out \
-    --ro-bind "$visible" "$shown" --chdir /work env -i "${plain[@]}" bash /usr/bin/.run "$shown" "$script" "$@"
+    --ro-bind "$visible" "$shown" "${hidden[@]+"${hidden[@]}"}" --chdir /work env -i "${plain[@]}" bash /usr/bin/.run "$shown" "$script" "$@"
 fi
 [[ -e $tools/.setpriv && -e $tools/.umount ]] && type -P pivot_root mount >/dev/null || exit 0
 export folder tools out visible shown
@@ -131,6 +134,11 @@ exec unshare --user --map-root-user --mount --net --pid --fork --kill-child --ip
   ln -s usr/bin sbin
   mount --bind "$out" out
   show "$visible" ".$shown"
+  # What is hidden there, as .git and .ssh, is not shown.
+  for place in "$visible"/.[!.]*; do
+    if [[ -d $place ]]; then mount -t tmpfs -o ro tmpfs ".$shown/${place##*/}"
+    elif [[ -e $place ]]; then mount --bind /dev/null ".$shown/${place##*/}"; fi
+  done
   mount -t proc proc proc
   for file in null zero; do touch "dev/$file"; mount --bind "/dev/$file" "dev/$file"; done
   ln -s /proc/self/fd dev/fd

@@ -38,6 +38,7 @@ std::shared_ptr<Scenario> in_place_of(const Scenario& file, const Scenario& conc
   auto shown = std::make_shared<Scenario>(concrete);
   shown->file = file.file;
   shown->name = file.name;
+  shown->changes = file.changes;
   shown->expect = file.expect;
   return shown;
 }

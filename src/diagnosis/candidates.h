@@ -40,7 +40,7 @@ struct Candidate {
   bool is_with_previous = false;
 };
 inline constexpr int candidate_kind_count = 15;
-/// "drop", "other group", …: for tables.
+/// "dropped", "other group", …: for tables.
 std::string_view name_of(Candidate::Kind kind);
 
 /// Every single edit of plain steps that the values can say: each step dropped, doubled, moved to each other place,

@@ -48,7 +48,8 @@ void SearchForRepairs::count_not_tried() {
     for (const auto& [distance, candidates] : other_candidates()) *singles_left_ += candidates.size();
   }
   if (!inserts_are_known_) *singles_left_ += insertions(listed_steps(space_.steps().steps()), space_.values()).size();
-  found_.not_tried = {*singles_left_, options_.pairs && !firsts_left_, firsts_left_.value_or(0)};
+  const bool wants_pairs = options_.pairs && !has_ordinary_repair();
+  found_.not_tried = {*singles_left_, wants_pairs && !pairs_begun_, firsts_left_.value_or(0)};
 }
 
 void SearchForRepairs::search() {
@@ -61,6 +62,7 @@ void SearchForRepairs::search() {
     keep_right_here();
   }
   if (options_.pairs && !has_ordinary_repair()) {
+    pairs_begun_ = true;
     if (all_back_) judge({&*all_back_});
     complementary();
     sequential();

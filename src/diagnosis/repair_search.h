@@ -61,11 +61,12 @@ class SearchForRepairs {
   Neighbours neighbours_;
   bool nearest_only_, stopped_ = false;
   std::vector<FirstEdit> firsts_, plain_firsts_;
-  std::vector<Candidate> taking_back_;                     // restored or dropped, whether that alone is better or not
-  std::unordered_map<std::uint64_t, std::size_t> seen_;    // steps, with their repair
-  std::map<std::string, bool> did_nothing_;                // by the name of a step of the wrong schedule
-  std::optional<Candidate> all_back_;                      // where no part of it is enough
-  std::optional<FoundRepair> all_back_is_;                 // where that is right
+  std::vector<Candidate> taking_back_;                   // restored or dropped, whether that alone is better or not
+  std::unordered_map<std::uint64_t, std::size_t> seen_;  // steps, with their repair
+  std::map<std::string, bool> did_nothing_;              // by the name of a step of the wrong schedule
+  std::optional<Candidate> all_back_;                    // where no part of it is enough
+  std::optional<FoundRepair> all_back_is_;               // where that is right
+  bool pairs_begun_ = false;
   std::optional<std::size_t> singles_left_, firsts_left_;  // to be tried; nothing where they are not known yet
   bool inserts_are_known_ = false;                         // and counted
   RepairSearch found_;

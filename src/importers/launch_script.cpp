@@ -27,6 +27,13 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
 std::optional<std::int64_t> value_of(const std::vector<Word>& words, const std::vector<std::string>& flags) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (!words[i].unresolved.empty()) continue;
+    // "-n16", as srun reads it.
+    for (const std::string& flag : flags) {
+      const std::string& text = words[i].text;
+      if (flag.size() == 2 && text.size() > 2 && text.starts_with(flag) &&
+          text.find_first_not_of("0123456789", 2) == std::string::npos)
+        return whole_number(text.substr(2));
+    }
     const std::size_t equals = words[i].text.find('=');
     if (std::find(flags.begin(), flags.end(), words[i].text.substr(0, equals)) == flags.end()) continue;
     if (equals != std::string::npos) return whole_number(words[i].text.substr(equals + 1));
@@ -91,7 +98,7 @@ std::int64_t world_of(const std::vector<Word>& launcher, const std::map<std::str
     const bool is_alone = !says("--num_nodes") && !says("--hostfile") && !says("-H");
     return *of_deepspeed * (is_alone ? 1 : value_of(launcher, {"--num_nodes"}).value_or(0));
   }
-  auto tasks = value_of(launcher, {"-n", "--ntasks"});
+  auto tasks = value_of(launcher, {"-n", "--ntasks", "-np"});
   if (!tasks) tasks = variable("SLURM_NTASKS");
   if (tasks) return *tasks;
   auto nodes = value_of(launcher, {"-N", "--nodes"});

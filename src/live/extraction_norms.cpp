@@ -212,6 +212,29 @@ class NormJudge {
 
 }  // namespace
 
+void find_clipped_by_some(Extraction& extraction) {
+  std::map<std::pair<int, int>, int> clipped;  // by step and parameter: a rank that clips it
+  std::set<std::pair<const ExtractedProgram*, std::pair<int, int>>> clips;
+  for (const ExtractedProgram& program : extraction.details) {
+    for (const ExtractedNorm& norm : program.norms) {
+      for (const int parameter : norm.parameters) {
+        clipped.try_emplace({norm.step, parameter}, program.ranks.front());
+        clips.insert({&program, {norm.step, parameter}});
+      }
+    }
+  }
+  for (const ExtractedProgram& program : extraction.details) {
+    for (const ExtractedResult& result : program.results) {
+      const std::pair key(result.step, extraction.regions[at(result.region)].parameter);
+      const auto found = clipped.find(key);
+      if (found == clipped.end() || result.content < 0 || clips.contains({&program, key})) continue;
+      extraction.run.unknowns.try_emplace(
+          key, fmt::format("rank {} clips it by a norm, and rank {}, which steps with it too, does not", found->second,
+                           program.ranks_of(result).front()));
+    }
+  }
+}
+
 NormFindings judge_norms(const Extraction& extraction, symbolic::ProgramForms& forms, RegionOverlaps& overlaps,
                          int step) {
   return NormJudge(extraction, forms, overlaps, step).run();

@@ -16,6 +16,10 @@ struct NormFindings {
   std::vector<std::string> notes;    ///< sentences: of norms that are right, and of those that nobody knows
 };
 
+/// Notes as not known (CapturedRun::unknowns) what some ranks clip by a norm, in a step, and others that step with it
+/// too do not.
+void find_clipped_by_some(Extraction& extraction);
+
 /// Holds the n-th norm of every rank's program in a step against one device: the sum of the squares of every element of
 /// every parameter that some rank clips by it, each once, on every rank.
 NormFindings judge_norms(const Extraction& extraction, symbolic::ProgramForms& forms, RegionOverlaps& overlaps,

@@ -12,6 +12,7 @@
 #include "src/base/counted.h"
 #include "src/live/chosen_parameters.h"
 #include "src/live/collective_order.h"
+#include "src/live/extraction_norms.h"
 #include "src/live/extraction_text.h"
 #include "src/live/findings.h"
 #include "src/live/judge_extraction.h"
@@ -379,7 +380,8 @@ VerifyResult verify_run(const std::string& folder, const VerifyOptions& options)
 bool is_extraction(std::string_view text) { return live::is_extraction_text(text); }
 
 VerifyResult verify_extraction(const std::shared_ptr<const Source>& source, const VerifyOptions& options) {
-  const live::Extraction extraction = live::read_extraction(source);
+  live::Extraction extraction = live::read_extraction(source);
+  live::find_clipped_by_some(extraction);
   VerifyResult result = live::verify(extraction, options);
   for (std::string& sentence : live::ranks_left_behind(extraction, result.steps))
     result.gaps.push_back(std::move(sentence));

@@ -120,12 +120,11 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
   const bool right = proof.verdict == Proof::Verdict::right, wrong = proof.verdict == Proof::Verdict::wrong;
   const std::string mark = right ? style.good("proved") : wrong ? style.bad("wrong ") : style.bold("open  ");
   const std::string statement = options.verbose ? proof.statement : report::brief_statement(proof.statement);
-  if (options.quiet) return fmt::format("{}  {}  {}\n", mark, report::one_line_text(scenario.file), statement);
-  std::string text = fmt::format("{}  {}  {}\n  {}\n", mark, report::one_line_text(scenario.file), scenario.name,
-                                 style.bold(statement));
-  if (!scenario.changes.empty())
-    text += fmt::format("  read with --set {}\n",
-                        report::one_line_text(fmt::format("{}", fmt::join(scenario.changes, " --set "))));
+  if (options.quiet)
+    return fmt::format("{}  {}{}  {}\n", mark, report::one_line_text(scenario.file), report::changes_text(scenario),
+                       statement);
+  std::string text = fmt::format("{}  {}{}  {}\n  {}\n", mark, report::one_line_text(scenario.file),
+                                 report::changes_text(scenario), scenario.name, style.bold(statement));
   text += fmt::format("  {}; {}, {} of parameters\n", report::open_text(proof.axes, proof.micro_batches),
                       counted(proof.cases, "case"), counted(proof.classes, "class"));
   for (const Proof::Kept& kept : proof.kept)

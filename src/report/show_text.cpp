@@ -183,6 +183,7 @@ void write_steps(const std::vector<Step>& steps, std::size_t indent, std::size_t
 
 void show_text(const Scenario& scenario, bool verbose, const Write& write) {
   write(scenario.name.empty() ? report::one_line_text(scenario.file) : scenario.name);
+  write(report::changes_text(scenario));
   if (!scenario.title.empty()) write("  " + scenario.title);
   if (!scenario.source_reference.empty()) write(fmt::format(" ({})", scenario.source_reference));
   std::vector<std::string> order;

@@ -87,10 +87,16 @@ std::string loss_text(const Batch& batch) {
 
 }  // namespace
 
+std::string changes_text(const Scenario& scenario) {
+  if (scenario.changes.empty()) return "";
+  return one_line_text(fmt::format(" with {}", fmt::join(scenario.changes, ", ")));
+}
+
 std::string verdict_line(const CheckResult& result, const Style& style) {
   std::string line = fmt::format("{}  {}", style.verdict(result.verdict), one_line_text(result.file));
   if (result.scenario == nullptr) return line + "\n";
   const Scenario& scenario = *result.scenario;
+  line += changes_text(scenario);
   if (!scenario.title.empty()) {
     line += "  " + scenario.title;
   } else if (!scenario.name.empty()) {

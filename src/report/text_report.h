@@ -26,6 +26,8 @@ class TextReporter : public Reporter {
   bool first_ = true;
 };
 
+/// " with dp=4, micro_batches=2": what --set has changed, behind the file's name; "" where it has nothing.
+std::string changes_text(const Scenario& scenario);
 /// The line with the verdict, file, name and title.
 std::string verdict_line(const CheckResult& result, const Style& style);
 /// "pp 2 × dp 2 = 4 ranks, 2 micro-batches, loss token_mean over uneven tokens".

@@ -121,6 +121,8 @@ Json with_changes(const Json& document, const std::vector<std::string>& changes,
     const std::size_t sign = change.find('=');
     if (sign == std::string::npos || sign == 0)
       refuse_change(fmt::format("a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"{}\"", change));
+    if (!option.empty() && path_of(change.substr(0, sign)).front() == "expect")
+      refuse_change(fmt::format("\"{}\" cannot be set: what a file expects is left aside with {}", change, option));
     const Json value = value_of(option.empty() ? change : option + " " + change, change.substr(sign + 1));
     changed = Change(change, path_of(change.substr(0, sign)), value).in(changed);
   }

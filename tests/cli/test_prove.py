@@ -5,6 +5,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(os.environ.get("LOCKSTEP_SOURCE_DIR") or Path(__file__).resolve().parents[2])
 
 TIED = """{
@@ -609,3 +611,20 @@ def test_a_counterexample_in_another_folder_finds_the_files_that_the_scenario_na
     assert (done.returncode, done.stdout) == (2, "")
     assert 'a scenario in "other" could not name the file "cases/./ours.jsonc", which lies outside' in done.stderr
     assert not list((tmp_path / "other").iterdir())
+
+
+@pytest.mark.parametrize("framework", ["megatron", "torchtitan"])
+def test_an_axis_of_which_every_size_from_some_on_is_refused_is_decided(run, tmp_path, framework):
+    """6 key-value heads and a vocabulary of 1,000 leave tp 1 and 2. A framework's expert tensor parallelism goes with tp, and no expert is there."""
+    document = {"lockstep": 1, "layout": {"tp": "any"}, "batch": {"micro_batches": 1}, "schedule": {"framework": framework},
+                "model": {"preset": "llama", "layers": 2, "hidden": 96, "heads": 12, "query_groups": 6, "vocab": 1000, "ffn": 80}}
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    said = json.loads(run("prove", "-f", "json", "a.json").stdout)
+    assert (said["verdict"], said["undecided"]) == ("right", [])
+    assert "  tp ≥ 3 is refused: tp 3: " in run("prove", "a.json").stdout
+    assert run("check", "-q", "a.json").returncode == 0
+    assert [run("check", "-q", "a.json", "--set", f"tp={tp}").returncode for tp in (1, 2, 3, 6, 7, 8)] == [0, 0, 2, 2, 2, 2]
+    # What the file itself says of experts is a question of its own.
+    document["layout"]["etp"] = "any"
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    assert "no parameter or step speaks of the expert mesh" in run("check", "a.json").stdout

@@ -67,12 +67,26 @@ def test_every_command_that_reads_a_scenario_as_written_has_it(run, files, comma
 
 
 def test_a_proof_says_with_what_it_was_read(run, files):
-    assert "\n  read with --set dp=5\n" in run("prove", "right.json", "--set", "dp=5").stdout
+    assert run("prove", "right.json", "--set", "dp=5").stdout.startswith("wrong   right.json with dp=5  right\n")
+    assert run("prove", "-q", "right.json", "--set", "dp=5").stdout.startswith("wrong   right.json with dp=5  right only at ")
     assert json.loads(run("prove", "-f", "json", "right.json", "--set", "dp=5").stdout)["set"] == ["dp=5"]
     assert "set" not in json.loads(run("prove", "-f", "json", "right.json").stdout)
 
 
+@pytest.mark.parametrize("command", ["check", "repair", "explain", "show"])
+def test_the_first_line_says_what_is_set(run, files, command):
+    said = run(command, "wrong.json", "--set", "dp=5", "--set", "micro_batches=3").stdout.splitlines()[0]
+    assert (" with dp=5, micro_batches=3" in said) and "with" not in run(command, "wrong.json").stdout.splitlines()[0]
+
+
+def test_a_mutant_is_not_said_to_be_at_sizes_of_the_file_that_are_not_in_it(run, files):
+    assert "as in the file" in run("mutate", "right.json").stdout
+    assert "as in the file" not in run("mutate", "right.json", "--set", "dp=3").stdout
+    assert "`lockstep repair wrong.json --set dp=3`" in run("mutate", "wrong.json", "--set", "dp=3").stderr
+
+
 @pytest.mark.parametrize("change, message", [
+    ("expect.verdict=match", "error: \"expect.verdict=match\" cannot be set: what a file expects is left aside with --set\n"),
     ("dp=x", "--set dp=x:1:1: error: expected an integer of at least 1 or \"any\", found the string \"x\"\n    1 | x\n      | ^\n"),
     ("layout.ddp=2", "--set layout.ddp=2:1:1: error: unknown key \"ddp\" in \"layout\"; did you mean \"dp\"?\n    1 | 2\n      | ^\n"),
     ("dp", "error: a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"dp\"\n"),

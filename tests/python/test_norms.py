@@ -130,7 +130,7 @@ PARTS = """
 model = torch.nn.Linear(3, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 weight, bias = model.parameters()
-for step in range(3):
+for step in range(4):
     optimizer.zero_grad()
     model(torch.randn(4, 3)).sum().backward()
     for p in (weight, bias):
@@ -141,15 +141,18 @@ for step in range(3):
         torch.nn.utils.clip_grad_norm_([bias], 0.1)
     if step == 2:
         bias.grad.mul_(2)
+    if step == 3 and dist.get_rank() == 0:
+        torch.nn.utils.clip_grad_norm_([bias], 0.1)
     optimizer.step()
 """
 
 
 def test_what_is_not_clipped_while_others_are_is_judged_and_what_is_changed_there_is_not(tmp_path):
-    report = report_of(tmp_path, PARTS, steps=3)
+    report = report_of(tmp_path, PARTS, steps=4)
     verdicts = {(one["step"], one["parameter"]): one["verdict"] for one in report["results"]}
     assert verdicts == {(0, "weight"): "right", (0, "bias"): "right", (1, "weight"): "right", (1, "bias"): "right", (2, "weight"): "right",
-                        (2, "bias"): "undecided"}
+                        (2, "bias"): "undecided", (3, "weight"): "right", (3, "bias"): "undecided"}
+    assert "rank 0 clips it by a norm, and rank 1, which steps with it too, does not" in str(report["findings"])
     assert report["verdict"] == "undecided" and "gradients were changed between clipping and the optimizer's step" in str(report["findings"])
 
 

@@ -15,8 +15,11 @@ from lockstep.parameters import is_dtensor, local_of
 def are_weights(inputs, parameters):
     """Whether tensors hold what this rank has of parameters, one whole after another, as shards are put together to be gathered at once; behind each
     there may be zeros, which make parts as long as those of other ranks."""
+    if not inputs or not all(tensor.is_floating_point() for tensor in inputs):
+        return False
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in inputs])
     shards = [local_of(one.held).detach().reshape(-1) for one in parameters if isinstance(one.held, torch.Tensor)]
+    shards = [one for one in shards if one.device == flat.device]
     found = any(one.numel() == 0 for one in shards)  # of these zeros are all that there is
     shards = sorted((one.to(flat.dtype) for one in shards if 0 < one.numel() <= flat.numel()), key=lambda one: -one.numel())
     first = 0

@@ -91,7 +91,13 @@ std::vector<CaseRange> single_sizes(const OpenSizes& open, Axis axis, int least,
   };
   std::vector<CaseRange> ranges;
   int next = least;
-  const int last = sizes.empty() ? least - 1 : *sizes.rbegin();
+  int last = sizes.empty() ? least - 1 : *sizes.rbegin();
+  // Those in front of the size from which on all are refused may be refused one by one.
+  constexpr int most_looked_at = 64;
+  for (const Layouts* layouts : open.of) {
+    const std::optional<int> all_from = layouts->refused_from(axis);
+    if (all_from && *all_from - next <= most_looked_at) last = std::max(last, *all_from - 1);
+  }
   for (; next <= last && static_cast<int>(ranges.size()) < most_exact; ++next) {
     if (!refused(SizeRange::exactly(Rational(next)))) ranges.push_back({{next, next}});
   }

@@ -162,7 +162,7 @@ void Layouts::find_open(const Scenario& scenario) {
   any_given_ = any_axes_ || any_micro_batches_;
   axes_ = any_given_ ? layout.any : axes;
   micro_batches_ = micro_batches_ && (any_micro_batches_ || !any_given_);
-  for (const Axis axis : layout.any) any_of_experts_ = any_of_experts_ || is_expert_axis(axis);
+  for (const Axis axis : layout.any) any_of_experts_ = any_of_experts_ || (is_expert_axis(axis) && is_written(axis));
   const bool listed = tokens != nullptr && is_list(*tokens);
   std::vector<Axis> open;
   for (const Axis axis : axes) {

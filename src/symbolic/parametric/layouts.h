@@ -65,6 +65,8 @@ class Layouts {
   /// Whether the scenario itself refuses all of these sizes: as one of its rules, a coordinate that it names or a shape
   /// that it lists shows for every one. `sizes` has ranges of open axes, and of the micro-batches; the others are any.
   bool refuses_all(const std::map<Axis, SizeRange>& sizes, const std::optional<SizeRange>& micro_batches) const;
+  /// The smallest size of an axis from which on all are refused, whatever the others are; nothing where none is known.
+  std::optional<int> refused_from(Axis axis) const;
   /// Whether a condition on sizes holds at all of these sizes (true) or at none (false); nothing where that is not
   /// seen.
   std::optional<bool> truth(const Expression::Node& condition, const std::map<Axis, SizeRange>& sizes,
@@ -107,7 +109,6 @@ class Layouts {
   void find_allowed();
   void try_sizes(Axis axis, std::vector<int>& sizes, Proof::Refused& refused);
   void find_rules(Axis axis) const;
-  std::optional<int> refused_from(Axis axis) const;
   void list_refused(Proof::Refused& refused) const;
   std::optional<Proof::Refused> refused_beside(const Proof::Refused& read_as) const;
   void add_far(Proof::Refused& refused) const;
