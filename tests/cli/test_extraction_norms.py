@@ -133,7 +133,9 @@ def test_what_nobody_knows_of_a_norm_is_a_note(run, tmp_path):
     assert checked(run, tmp_path, program, status=0)["notes"] == [unknown + "squares of a parameter that it does not clip are in it."]
     one, other = replicas((0, 1)), replicas((1, 2))
     other.events = [event for event in other.events if event["event"] != "norm"]
-    assert checked(run, tmp_path, one, other, status=0)["notes"] == [unknown + "1 of 2 ranks clip by it."]
+    report = checked(run, tmp_path, one, other)
+    assert report["notes"] == [unknown + "1 of 2 ranks clip by it."] and report["verdict"] == "undecided"
+    assert "rank 0 clips it by a norm, and rank 1, which steps with it too, does not" in json.dumps(report["findings"])
 
 
 def test_squares_are_no_gradients(run, tmp_path):
