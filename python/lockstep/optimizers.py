@@ -159,7 +159,8 @@ def around_clipping(begin, end):
 
 
 def on_clipping(begin, end):
-    """Calls begin() and end(), as above, around what torch clips, wherever its functions were imported to."""
+    """Calls begin() and end(), as above, around what torch clips, wherever its functions were imported to; but for clip_grads_with_norm_ that a script
+    took from torch.nn.utils before it was captured, which is the inner function itself."""
     clip = torch.nn.utils.clip_grad
     # All of torch's clipping by norm ends in this function; releases before it had one public function alone.
     inner = [name for name in ("_clip_grads_with_norm_",) if hasattr(clip, name)]

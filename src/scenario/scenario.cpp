@@ -103,6 +103,12 @@ class ScenarioReader {
                       kind, file));
       fail();
     }
+    if (const Json* found = document.find("lockstep_extract")) {
+      reading_.diagnostics.add(found->place(),
+                               "expected a scenario, found what `lockstep extract` has written; `lockstep check` and "
+                               "`lockstep diff` read it");
+      fail();
+    }
     // A framework's configuration may hold secrets, so nothing of it is shown.
     const auto has = [&](const char* key) { return document.find(key) != nullptr; };
     if (!document.is_object() || document.members().empty() || has("lockstep") || has("layout") || has("schedule"))

@@ -628,3 +628,19 @@ def test_an_axis_of_which_every_size_from_some_on_is_refused_is_decided(run, tmp
     document["layout"]["etp"] = "any"
     (tmp_path / "a.json").write_text(json.dumps(document))
     assert "no parameter or step speaks of the expert mesh" in run("check", "a.json").stdout
+
+
+def test_what_is_in_some_micro_batches_alone_is_not_said_to_act_in_every_one(run, tmp_path):
+    document = {"lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": [{"name": "a", "shape": [8]}]}, "batch": {"micro_batches": "any", "loss": "sum"},
+                "schedule": {"steps": [{"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward"}]}, {"name": "sum", "op": "all_reduce", "over": "dp"}],
+                             "edits": [{"insert": {"name": "z", "op": "zero"}, "before": "backward[0]"}]}}
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    assert "z: it acts in some micro-batches and not in others, on what is there by then\n" in run("prove", "a.json").stdout
+
+
+def test_an_extraction_is_no_scenario(run, tmp_path):
+    (tmp_path / "step.json").write_text('{\n "lockstep_extract": 1, "command": [] }')
+    for command in ("prove", "repair", "explain", "show", "mutate"):
+        done = run(command, "step.json")
+        said = "step.json:2:22: error: expected a scenario, found what `lockstep extract` has written; `lockstep check` and `lockstep diff` read it"
+        assert done.returncode == 2 and said in done.stdout + done.stderr, command

@@ -123,6 +123,13 @@ class Judgement:
         names = [buffer.name for buffer in self.model.buffers[rank] if buffer.logical == logical]
         return names[0] if names else self.model.logical_name[logical]
 
+    def name_of_copy(self, site):
+        """The first name of the copy that a parameter belongs to, by its place among the parameters."""
+        model = self.model
+        logical, copy = model.logical_of[site], model.parameters[site].get("copy")
+        return next(parameter["name"] for place, parameter in enumerate(model.parameters)
+                    if model.logical_of[place] == logical and parameter.get("copy") == copy)
+
     # The report.
 
     def coefficient(self, atom, value, buffer, element):
@@ -144,7 +151,7 @@ class Judgement:
             }
         if foreign:
             entry["foreign"] = True
-            entry["of"] = self.model.logical_name[logical]
+            entry["of"] = self.model.logical_name[logical] if site == "leftover" else self.name_of_copy(site)
             entry["offset"] = self.place_in_piece[(logical, at)] - element
         if len(atom) > 6:
             entry["clips"] = [self.factor_name(*factor) for factor in atom[6]]

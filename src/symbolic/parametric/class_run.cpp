@@ -201,8 +201,12 @@ void ClassRun::execute(const Place& place) {
   if (row.counts) return norm(place, runs(place));
   const int holds = chosen(step);
   if (holds == 0) return;
-  if (place.context.any_micro_batch && row.acts() && row.adds != Operation::Adds::gradient)
-    throw NeedsUnrolling{step.name, "it acts in every micro-batch on what earlier ones have left"};
+  if (place.context.any_micro_batch && row.acts() && row.adds != Operation::Adds::gradient) {
+    const bool in_some = step.when || (place.each != nullptr && place.each->when);
+    throw NeedsUnrolling{step.name, in_some
+                                        ? "it acts in some micro-batches and not in others, on what is there by then"
+                                        : "it acts in every micro-batch on what earlier ones have left"};
+  }
   int where = diagrams.multiply(runs(place), holds);
   if (where == 0) return;
   ++result_.steps;
