@@ -39,7 +39,7 @@ LONGEST = {
     *(f"cli/test_{name}.py" for name in ("budgets", "docs", "hostile", "page", "page_media", "widths")), "tools/test_bundle.py",
 }
 # Those that mostly wait for a process that sleeps, is started or ends: one of them at a time runs beside the others.
-WAITING = {"engines", "cli/test_mpi.py", "cli/test_nccl.py", "cli/test_watch.py", "python/test_pytest_plugin.py", "tools/test_measure_build.py"}
+WAITING = {"engines", "cli/test_nccl.py", "cli/test_watch.py", "python/test_pytest_plugin.py", "tools/test_measure_build.py"}
 SLOWEST_SHOWN = 10
 
 
