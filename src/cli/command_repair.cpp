@@ -81,7 +81,7 @@ std::int64_t taken(const RepairArguments& arguments) {
 
 /// What --set changes is changed in this call alone; the file that would be written is the one as it is.
 void want_no_changes(const RepairArguments& arguments) {
-  if (scenario::set_in_every_scenario().empty() || (arguments.to.empty() && !arguments.write)) return;
+  if (scenario::changes_of_every_scenario().empty() || (arguments.to.empty() && !arguments.write)) return;
   usage_error(
       fmt::format("{} writes the file as it is, with its repair, and --set changes what is repaired: write the "
                   "change into the file first",

@@ -24,7 +24,7 @@ std::shared_ptr<const Source> extraction_at(const std::string& file) {
   std::string error;
   std::optional<Source> read = scenario::read_scenario_text(file, error);
   if (!read || !is_extraction(read->text)) return nullptr;
-  if (!scenario::set_in_every_scenario().empty())
+  if (!scenario::changes_of_every_scenario().empty())
     usage_error(
         fmt::format("--set changes scenarios, and {} is what `lockstep extract` has written: extract it once more, "
                     "with what is to be otherwise",

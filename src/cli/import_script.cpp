@@ -48,15 +48,20 @@ std::vector<Diagnostic> hints(const ScriptRun& run, bool has_arguments) {
   return result;
 }
 
-/// The programs that were started besides, as to work something out, each once.
+/// The programs that were started besides the training, which has the most options, as to work something out; each
+/// once.
 std::vector<std::string> other_programs(const ScriptRun& run) {
-  constexpr int fewest_options = 3;
+  const auto options = [](const std::vector<std::string>& command) {
+    return std::count_if(command.begin(), command.end(),
+                         [](const std::string& word) { return word.starts_with("--"); });
+  };
+  const auto training =
+      std::max_element(run.commands.begin(), run.commands.end(),
+                       [&](const auto& one, const auto& other) { return options(one) < options(other); });
   std::vector<std::string> names;
-  for (const std::vector<std::string>& command : run.commands) {
-    const auto options =
-        std::count_if(command.begin(), command.end(), [](const std::string& word) { return word.starts_with("--"); });
-    if (options < fewest_options && std::find(names.begin(), names.end(), command.front()) == names.end())
-      names.push_back(command.front());
+  for (auto command = run.commands.begin(); command != run.commands.end(); ++command) {
+    if (command != training && std::find(names.begin(), names.end(), command->front()) == names.end())
+      names.push_back(command->front());
   }
   return names;
 }

@@ -132,13 +132,8 @@ std::vector<std::vector<std::string>> commands_in(const fs::path& folder) {
   std::sort(files.begin(), files.end());
   std::vector<std::vector<std::string>> commands, known;
   for (const fs::path& file : files) {
-    const std::string text = text_of(file);
-    std::vector<std::string> command;
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = std::min(text.find('\0', begin), text.size());
-      command.push_back(text.substr(begin, end - begin));
-      begin = end + 1;
-    }
+    std::vector<std::string> command = split_at('\0', text_of(file));
+    command.pop_back();  // behind the last zero byte
     const std::vector<std::string> plain = of_any_node(command);
     if (command.empty() || std::find(known.begin(), known.end(), plain) != known.end()) continue;
     known.push_back(plain);
@@ -169,15 +164,18 @@ ScriptRun run_script(const std::string& script, const std::vector<std::string>& 
     if (variable.find('=') == std::string::npos || variable.front() == '=')
       usage_error(fmt::format("--set takes NAME=VALUE, such as NNODES=4, found \"{}\"", variable));
   }
+  const fs::path path = fs::canonical(script), visible = visible_folder(path);
+  if (!fs::is_regular_file(path)) usage_error(fmt::format("--run runs a file, and {} is a pipe or a device", script));
+  if (visible == visible.root_path())
+    usage_error(
+        fmt::format("{} lies in the root folder, with all of the machine below: --run would show it that; give it a "
+                    "folder of its own",
+                    script));
   const TemporaryFolder folder;
-  const fs::path path = fs::canonical(script), said = folder.path() / "said", driver = folder.path() / "script_run.sh";
+  const fs::path said = folder.path() / "said", driver = folder.path() / "script_run.sh";
   std::ofstream(driver, std::ios::binary) << embedded_scripts().at("script_run.sh");
-  std::vector<std::string> words = {"bash",
-                                    driver.string(),
-                                    folder.path().string(),
-                                    path.string(),
-                                    visible_folder(path).string(),
-                                    std::to_string(variables.size())};
+  std::vector<std::string> words = {"bash",        driver.string(),  folder.path().string(),
+                                    path.string(), visible.string(), std::to_string(variables.size())};
   words.insert(words.end(), variables.begin(), variables.end());
   words.insert(words.end(), arguments.begin(), arguments.end());
   const pid_t child = fork();

@@ -74,13 +74,13 @@ link .nothing pip pip3 wget curl tar pkill kill killall sync sleep module conda
 # A folder in the place of one that the sandbox has itself.
 shown=$visible
 case $visible/ in
-  / | /tmp/ | /work/ | /out/ | /dev/* | /proc/* | /usr/* | /lib*/* | /bin/* | /sbin/*) shown=/script script=/script/${script#"$visible"/} ;;
+  /tmp/ | /launch/ | /out/ | /dev/* | /proc/* | /usr/* | /lib*/* | /bin/* | /sbin/*) shown=/script script=/script/${script#"$visible"/} ;;
 esac
-plain=(USER=user LANG=C.UTF-8 LC_ALL=C.UTF-8 HOME=/work PATH=/usr/bin LOCKSTEP_OUT=/out "${variables[@]+"${variables[@]}"}")
+plain=(USER=user LANG=C.UTF-8 LC_ALL=C.UTF-8 HOME=/launch PATH=/usr/bin LOCKSTEP_OUT=/out "${variables[@]+"${variables[@]}"}")
 # In the sandbox: the files beside the script and in its repository are there by their names, in folders that can be written to; limits; the
 # script; and until those in the background have ended, but not for long.
 cat >"$tools/.run" <<'EOF'
-cd /work || exit
+cd /launch || exit
 : >/out/started
 for place in "${2%/*}" "$1"; do
   for file in "$place"/*; do
@@ -113,8 +113,8 @@ if bwrap --unshare-all --ro-bind / / true 2>/dev/null; then
     elif [[ -d $place ]]; then binds+=(--ro-bind "$place" "$place"); fi
   done
   exec env -i PATH="$PATH" bwrap --unshare-all --die-with-parent --new-session --clearenv "${binds[@]}" --ro-bind "$tools" /usr/bin \
-    --symlink usr/bin /bin --symlink usr/bin /sbin --dev /dev --proc /proc --tmpfs /tmp --dir /work --bind "$out" /out \
-    --ro-bind "$visible" "$shown" "${hidden[@]+"${hidden[@]}"}" --chdir /work env -i "${plain[@]}" bash /usr/bin/.run "$shown" "$script" "$@"
+    --symlink usr/bin /bin --symlink usr/bin /sbin --dev /dev --proc /proc --tmpfs /tmp --dir /launch --bind "$out" /out \
+    --ro-bind "$visible" "$shown" "${hidden[@]+"${hidden[@]}"}" --chdir /launch env -i "${plain[@]}" bash /usr/bin/.run "$shown" "$script" "$@"
 fi
 [[ -e $tools/.setpriv && -e $tools/.umount ]] && type -P pivot_root mount >/dev/null || exit 0
 export folder tools out visible shown
@@ -124,7 +124,7 @@ exec unshare --user --map-root-user --mount --net --pid --fork --kill-child --ip
   mkdir "$root"
   mount -t tmpfs -o size=64m tmpfs "$root"
   cd "$root"
-  mkdir -p usr/bin usr/lib tmp dev proc work out old ".$shown"
+  mkdir -p usr/bin usr/lib tmp dev proc launch out old ".$shown"
   show() { mount --bind "$1" "$2"; mount -o remount,bind,ro "$2" 2>/dev/null || mount -o remount,bind,ro,nosuid,nodev "$2"; }
   for place in /usr/lib /usr/lib64 /usr/lib32 /lib /lib64; do
     if [[ -L $place ]]; then ln -s "$(readlink "$place")" ".$place"; elif [[ -d $place ]]; then mkdir -p ".$place"; show "$place" ".$place"; fi

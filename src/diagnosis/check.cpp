@@ -38,7 +38,7 @@ namespace {
 
 /// Whether a file that could not be read as a scenario expects that.
 bool expects_error(const std::string& file) {
-  if (!scenario::set_in_every_scenario().empty()) return false;  // that is said of the file as it is
+  if (!scenario::changes_of_every_scenario().empty()) return false;  // that is said of the file as it is
   std::string why;
   const std::optional<std::string> text = scenario::read_text_file(file, why);
   if (!text) return false;

@@ -231,13 +231,15 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
   }
   if (found.size() == 1) return std::move(found.front());
   if (found.empty()) {
-    diagnostics.add({source, 0, 0, ""},
-                    "this script has no command with three or more arguments of the framework; give them behind --");
-  } else {
     diagnostics.add(
         {source, 0, 0, ""},
-        fmt::format("this script starts a training more than once, in lines {}; give the arguments of one behind --",
-                    fmt::join(lines, " and ")));
+        "this script has no command with three or more arguments of the framework; give these alone: lockstep "
+        "import megatron -- ARGUMENTS");
+  } else {
+    diagnostics.add({source, 0, 0, ""}, fmt::format("this script starts a training more than once, in lines {}; give "
+                                                    "the arguments of one alone: lockstep import "
+                                                    "megatron -- ARGUMENTS",
+                                                    fmt::join(lines, " and ")));
   }
   return {};
 }

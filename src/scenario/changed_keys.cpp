@@ -112,6 +112,20 @@ class Change {
   Json value_;
 };
 
+/// The key of an option, where the file has no framework.
+void want_framework(const Json& document, const std::string& change, const std::vector<std::string>& path) {
+  const Json* schedule = document.find("schedule");
+  if (path.size() != 3 || path[0] != "schedule" || path[1] != "options" || schedule == nullptr ||
+      schedule->find("framework") != nullptr)
+    return;
+  std::vector<std::string> known = axis_names();
+  known.emplace_back("micro_batches");
+  refuse_change(
+      fmt::format("\"{}\" cannot be set: \"{}\" is neither an axis nor micro_batches, and the file names no "
+                  "framework whose option it could be{}",
+                  change, path[2], did_you_mean(path[2], known)));
+}
+
 }  // namespace
 
 Json with_changes(const Json& document, const std::vector<std::string>& changes, const std::string& option) {
@@ -121,10 +135,12 @@ Json with_changes(const Json& document, const std::vector<std::string>& changes,
     const std::size_t sign = change.find('=');
     if (sign == std::string::npos || sign == 0)
       refuse_change(fmt::format("a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"{}\"", change));
-    if (!option.empty() && path_of(change.substr(0, sign)).front() == "expect")
+    const std::vector<std::string> path = path_of(change.substr(0, sign));
+    want_framework(changed, change, path);
+    if (!option.empty() && path.front() == "expect")
       refuse_change(fmt::format("\"{}\" cannot be set: what a file expects is left aside with {}", change, option));
     const Json value = value_of(option.empty() ? change : option + " " + change, change.substr(sign + 1));
-    changed = Change(change, path_of(change.substr(0, sign)), value).in(changed);
+    changed = Change(change, path, value).in(changed);
   }
   changed.remove("expect");
   return changed;
@@ -146,6 +162,6 @@ std::vector<std::string>& set_changes() {
 
 void set_in_every_scenario(std::vector<std::string> changes) { set_changes() = std::move(changes); }
 
-const std::vector<std::string>& set_in_every_scenario() { return set_changes(); }
+const std::vector<std::string>& changes_of_every_scenario() { return set_changes(); }
 
 }  // namespace lockstep::scenario

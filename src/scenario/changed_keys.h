@@ -21,6 +21,6 @@ Scenario read_changed_scenario(const std::string& file, const std::vector<std::s
 
 /// Every scenario file that this process reads from here on has these changes too: what --set asks for.
 void set_in_every_scenario(std::vector<std::string> changes);
-const std::vector<std::string>& set_in_every_scenario();
+const std::vector<std::string>& changes_of_every_scenario();
 
 }  // namespace lockstep::scenario

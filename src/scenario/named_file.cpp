@@ -156,7 +156,7 @@ std::string argument_for(const std::string& file) {
 
 std::string arguments_for(const std::string& file) {
   std::string text = argument_for(file);
-  for (const std::string& change : scenario::set_in_every_scenario()) text += " --set " + shell_quoted(change);
+  for (const std::string& change : scenario::changes_of_every_scenario()) text += " --set " + shell_quoted(change);
   return text;
 }
 

@@ -342,19 +342,28 @@ class ScenarioReader {
 
 }  // namespace
 
+namespace {
+
+/// What was found in steps that edits have made is the edits' mistake.
+InputError with_places_of_edits(const InputError& error, const Json& document, const std::string& file) {
+  return InputError(scenario::at_their_edits(error.diagnostics(), document, [&](const Json& other) {
+    try {
+      read_scenario(other, file);
+    } catch (const InputError& again) {
+      return again.diagnostics();
+    }
+    return std::vector<Diagnostic>();
+  }));
+}
+
+}  // namespace
+
 Scenario read_scenario(std::shared_ptr<const Source> source) {
   Json document;
   try {
     return ScenarioReader(source->name).read_text(source, document);
   } catch (const InputError& error) {
-    throw InputError(scenario::at_their_edits(error.diagnostics(), document, [&](const Json& other) {
-      try {
-        read_scenario(other, source->name);
-      } catch (const InputError& again) {
-        return again.diagnostics();
-      }
-      return std::vector<Diagnostic>();
-    }));
+    throw with_places_of_edits(error, document, source->name);
   }
 }
 
@@ -400,12 +409,18 @@ Scenario read_scenario_file(const std::filesystem::path& path) {
     throw InputError({{Place{source, 0, 0, ""}, "cannot read the file: " + error}});
   }
   const auto source = std::make_shared<const Source>(std::move(*read));
-  const std::vector<std::string>& changes = scenario::set_in_every_scenario();
+  const std::vector<std::string>& changes = scenario::changes_of_every_scenario();
   if (changes.empty()) return read_scenario(source);
   Diagnostics diagnostics;
-  const Json document = parse_json(source, diagnostics);
+  const Json written = parse_json(source, diagnostics);
   if (!diagnostics.empty()) throw InputError(diagnostics.sorted());
-  Scenario changed = read_scenario(scenario::with_changes(document, changes, "--set"), source->name);
+  const Json document = scenario::with_changes(written, changes, "--set");
+  Scenario changed;
+  try {
+    changed = read_scenario(document, source->name);
+  } catch (const InputError& error) {
+    throw with_places_of_edits(error, document, source->name);
+  }
   changed.changes = changes;
   return changed;
 }

@@ -100,6 +100,14 @@ def test_what_the_script_says_is_passed_on_where_it_starts_nothing(run, script):
 
 
 @needs_sandbox
+def test_a_script_that_starts_something_else_is_told_how_to_go_on(run, script):
+    done = run("import", "megatron", "--run", script("unknown --a --b --c\n"))
+    assert "this script has no command with three or more arguments of the framework; give these alone: lockstep import megatron -- ARGUMENTS\n" in done.stderr
+    done = run("import", "megatron", "--run", script("for tp in 1 2; do torchrun pretrain_gpt.py %s --tensor-model-parallel-size $tp; done\n" % ARGUMENTS))
+    assert "starts a training more than once, in lines 1 and 2; give the arguments of one alone: lockstep import megatron -- ARGUMENTS\n" in done.stderr
+
+
+@needs_sandbox
 def test_megatron_deepspeed_is_not_judged_as_megatron(run, script):
     text = "deepspeed --num_gpus 2 pretrain_gpt.py --num-layers 2 %s --deepspeed --deepspeed_config x.json\n" % ARGUMENTS
     done = run("import", "megatron", "--run", "--ignore-unknown", script(text))
@@ -149,6 +157,7 @@ def test_programs_that_are_started_besides_are_named(run, script):
     text = "TP=$(python3 choose.py)\ntorchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size ${TP:-1} %s\n" % ARGUMENTS
     done = run("import", "megatron", "--run", script(text))
     assert "The script started python3 too, which did nothing: what it reads of it was empty." in done.stderr
+    assert "started python3 too" in run("import", "megatron", "--run", script(text.replace("choose.py", "choose.py --a 1 --b 2 --c 3"))).stderr
 
 
 @needs_sandbox
@@ -179,7 +188,8 @@ def test_the_example_of_the_document(run, script, tmp_path):
     (["megatron", "--run"], "--run runs one launch script that is a file, found 0 files"),
     (["megatron", "--run", "-"], "--run runs one launch script that is a file, found standard input"),
     (["megatron", "--run", "train.sh", "sizes.sh"], "--run runs one launch script that is a file, found 2 files"),
-    (["megatron", "--run", "nothing.sh"], "nothing.sh"),
+    (["megatron", "--run", "nothing.sh"], "error: there is no file nothing.sh\n"),
+    (["megatron", "--run", "/dev/null"], "error: --run runs a file, and /dev/null is a pipe or a device\n"),
     (["megatron", "--run", "train.sh", "--set", "x"], "--set takes NAME=VALUE, such as NNODES=4, found \"x\""),
 ])
 def test_mistakes(run, script, arguments, message):

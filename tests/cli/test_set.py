@@ -89,6 +89,9 @@ def test_a_mutant_is_not_said_to_be_at_sizes_of_the_file_that_are_not_in_it(run,
     ("expect.verdict=match", "error: \"expect.verdict=match\" cannot be set: what a file expects is left aside with --set\n"),
     ("dp=x", "--set dp=x:1:1: error: expected an integer of at least 1 or \"any\", found the string \"x\"\n    1 | x\n      | ^\n"),
     ("layout.ddp=2", "--set layout.ddp=2:1:1: error: unknown key \"ddp\" in \"layout\"; did you mean \"dp\"?\n    1 | 2\n      | ^\n"),
+    ("dpp=2", "error: \"dpp=2\" cannot be set: \"dpp\" is neither an axis nor micro_batches, and the file names no framework whose option it could "
+              "be; did you mean \"dp\"?\n"),
+    ("micro_batch=2", "did you mean \"micro_batches\"?\n"),
     ("dp", "error: a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"dp\"\n"),
     ("lockstep.x=1", "error: \"lockstep.x=1\" cannot be set: \"lockstep\" is the number 1, which has no members\n"),
 ])
@@ -127,3 +130,13 @@ def test_import_has_another_of_that_name(run, files):
     (files / "train.sh").write_text("torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers $L --hidden-size 8 --num-attention-heads 2\n")
     done = run("import", "megatron", "train.sh", "--set", "L=2", "-o", "made.json")
     assert "such as use_distributed_optimizer" not in done.stderr
+
+
+def test_a_mistake_of_an_edit_stands_where_it_stands_without_it(run, files):
+    """Each edit by itself is read, and the two make a step of which no rank is left."""
+    document = json.loads((files / "right.json").read_text())
+    document["schedule"]["edits"] = [{"set": "mean", "op": "broadcast"}, {"set": "mean", "root": {"dp": 0}}, {"set": "mean", "only": {"dp": [1]}}]
+    (files / "edited.json").write_text(json.dumps(document))
+    plain, changed = run("check", "edited.json"), run("check", "edited.json", "--set", "dp=2")
+    assert plain.returncode == changed.returncode == 2
+    assert "/schedule/edits" in plain.stdout and changed.stdout.replace(" with dp=2", "") == plain.stdout
