@@ -34,7 +34,9 @@ std::vector<Diagnostic> hints(const ScriptRun& run, bool has_arguments) {
   constexpr std::size_t longest = 200;
   const std::string said = report::one_line_text(run.said.substr(0, longest));
   if (run.status < 0) {
-    result.push_back({{}, fmt::format("{} was stopped after {} seconds", script, script_seconds)});
+    result.push_back({{},
+                      fmt::format("{} was stopped: it takes longer than {} seconds, or writes down too much", script,
+                                  script_seconds)});
   } else if (run.status != 0) {
     result.push_back(
         {{},

@@ -81,7 +81,7 @@ fs::path visible_folder(const fs::path& script) {
 
 /// What the script may write to, on the disk of the machine.
 bool is_too_large(const fs::path& folder) {
-  constexpr std::uintmax_t most = 64 << 20;
+  constexpr std::uintmax_t most = 16 << 20;
   std::uintmax_t sum = 0;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {

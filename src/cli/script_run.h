@@ -18,7 +18,7 @@ struct ScriptRun {
   std::shared_ptr<const Source> source;            ///< the script
   std::vector<std::vector<std::string>> commands;  ///< each once, in the order in which they were started
   std::string said;             ///< the last line that it wrote, but for those of `set -x`; "" where it wrote none
-  int status = 0;               ///< of the script; -1: it was stopped, after script_seconds
+  int status = 0;               ///< of the script; -1: it was stopped, after script_seconds or for what it has written
   bool asked_for_gpus = false;  ///< nvidia-smi was called, which told of eight
 };
 inline constexpr int script_seconds = 20;

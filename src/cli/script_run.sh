@@ -92,7 +92,7 @@ for place in "${2%/*}" "$1"; do
   done
 done 2>/dev/null
 shift
-ulimit -t 10 -f 32768 -v 2000000
+ulimit -t 10 -f 8192 -v 2000000
 BASH_ENV=/usr/bin/.start bash "$@"
 status=$?
 for ((i = 0; i < 100; ++i)); do

@@ -140,6 +140,34 @@ def test_without_a_sandbox_nothing_is_run(run, script, tmp_path):
 
 
 @needs_sandbox
+def test_a_script_sees_neither_hidden_files_nor_what_is_open(run, script, tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text("token-of-git")
+    (tmp_path / ".netrc").write_text("token-of-netrc")
+    (tmp_path / "beside").write_text("not hidden")
+    opened = tmp_path.parent / "opened"
+    opened.write_text("open before\n")
+    with open(opened, "r+", encoding="utf-8") as file:
+        number = file.fileno()
+        text = "cat %s/.git/config %s/.netrc %s/beside; (echo written >&%d) 2>/dev/null; (cat <&%d) 2>/dev/null; exit 5\n" % (*[tmp_path] * 3, number, number)
+        done = run("import", "megatron", "--run", script(text), pass_fds=(number,))
+    assert 'said last "not hidden"' in done.stderr and "token" not in done.stderr
+    assert opened.read_text() == "open before\n"
+
+
+@needs_sandbox
+def test_what_a_script_leaves_where_commands_are_written_is_read_as_that_alone(run, script, tmp_path):
+    """Links, devices and files without an end in the folder that it shares with this program."""
+    outside = tmp_path.parent / "call.of-others"
+    outside.write_bytes(b"torchrun\0--nproc_per_node\0002\0pretrain_gpt.py\0--num-layers\0002\0" + "\0".join(ARGUMENTS.split()).encode() + b"\0")
+    text = "ln -s %s /out/call.1; ln -s /dev/zero /out/call.2; ln -s /dev/zero /out/call.3.part; exit 4\n" % outside
+    done = run("import", "megatron", "--run", script(text))
+    assert done.returncode == 2 and "started no program" in done.stderr
+    done = run("import", "megatron", "--run", script("i=0; while :; do head -c 3000000 /dev/zero >/out/large.$i; i=$((i + 1)); done\n"))
+    assert done.returncode == 2 and "was stopped: it takes longer than 20 seconds, or writes down too much" in done.stderr
+
+
+@needs_sandbox
 def test_what_stands_in_front_of_a_shell_is_kept(run, script):
     text = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\nsrun -n 2 bash -c 'python pretrain_gpt.py --num-layers 2 %s'\n" % ARGUMENTS
     assert layout(run("import", "megatron", "--run", script(text))) == {"dp": 2}
@@ -163,7 +191,7 @@ def test_programs_that_are_started_besides_are_named(run, script):
 @needs_sandbox
 def test_limits_are_those_of_the_script_whatever_it_calls(run, script):
     text = "exec 2>&1\necho $(builtin ulimit -t) $(builtin ulimit -f) $(builtin ulimit -v)\nexit 7\n"
-    assert 'ended with status 7, and said last "10 32768 2000000"' in run("import", "megatron", "--run", script(text)).stderr
+    assert 'ended with status 7, and said last "10 8192 2000000"' in run("import", "megatron", "--run", script(text)).stderr
 
 
 @needs_sandbox
