@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # bash script_run.sh FOLDER SCRIPT VISIBLE COUNT NAME=VALUE… ARGUMENT…: runs SCRIPT with its ARGUMENTS in namespaces of its own, where the
 # commands that start programs write down what they were given: a file FOLDER/out/call.TIME.PROCESS for each, its words with a zero byte
 # behind each. COUNT says how many NAME=VALUE there are. VISIBLE is a folder that it may read. Where there are neither bubblewrap nor
@@ -118,6 +119,7 @@ if bwrap --unshare-all --ro-bind / / true 2>/dev/null; then
 fi
 [[ -e $tools/.setpriv && -e $tools/.umount ]] && type -P pivot_root mount >/dev/null || exit 0
 export folder tools out visible shown
+# shellcheck disable=SC2016
 exec unshare --user --map-root-user --mount --net --pid --fork --kill-child --ipc --uts bash -c '
   set -e
   root=$folder/root
