@@ -77,7 +77,7 @@ struct Scenario {
 };
 
 /// Reads a scenario. Throws InputError with every mistake of the file.
-Scenario read_scenario(std::shared_ptr<const Source> source);
+Scenario read_scenario(const std::shared_ptr<const Source>& source);
 /// The same of a document, perhaps changed since it was read: as if `file` said it, in whose folder the frameworks and
 /// models that it names are. Mistakes have the places that its values have.
 Scenario read_scenario(const Json& document, const std::string& file);

@@ -73,6 +73,7 @@ fs::path visible_folder(const fs::path& script) {
   dup2(output, 2);
   close_range(3, ~0U, 0);  // what this program, or who started it, has open
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   execvp(arguments.front(), arguments.data());

@@ -248,6 +248,7 @@ class Comparer {
       const int logical =
           term.logical < 0 || &side == &after_ ? term.logical : correspondence_.logical_after(term.logical);
       std::vector<int> clips;
+      clips.reserve(term.clips.size());
       for (const ClipFactor& factor : term.clips) clips.push_back(clip(side, factor));
       std::sort(clips.begin(), clips.end());
       value.emplace_back(term.rank, term.micro_batch, term.site_use, logical, term.foreign ? term.piece : -1,
@@ -266,6 +267,7 @@ class Comparer {
       std::vector<CountedRun> result;
       for (const NormCounts::Run& run : runs) {
         std::vector<int> values;
+        values.reserve(run.counted.size());
         for (const std::vector<Term>& terms : run.counted) values.push_back(intern(side, terms));
         std::sort(values.begin(), values.end());
         const int logical = &side == &after_ ? run.logical : correspondence_.logical_after(run.logical);

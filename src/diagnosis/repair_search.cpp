@@ -89,6 +89,7 @@ void SearchForRepairs::look_for_idle() {
 void SearchForRepairs::try_around() {
   if (!options_.alone_around && found_.repairs.size() == 1) return;
   std::vector<std::pair<RepairOptions::Order, FoundRepair*>> list;
+  list.reserve(found_.repairs.size());
   for (FoundRepair& repair : found_.repairs)
     list.emplace_back(options_.order ? options_.order(repair) : RepairOptions::Order(), &repair);
   std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });

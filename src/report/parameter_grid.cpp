@@ -92,6 +92,7 @@ std::vector<Snapshot> ParameterGrids::snapshots(std::size_t request) const {
     }
   }
   std::vector<Snapshot> snapshots;
+  snapshots.reserve(by_time.size());
   for (auto& [time, snapshot] : by_time) snapshots.push_back(std::move(snapshot));
   // From here on the result stays as the optimizer gets it: those tables carry the final marks.
   std::size_t final = 0;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lockstep/operation.h"
+#include "lockstep/scenario.h"
 #include "src/base/at.h"
 #include "src/report/element_ranges.h"
 #include "src/report/sections.h"

@@ -202,7 +202,7 @@ class ParametersText {
     if (point.step.empty()) return "    no step spoils it: " + point.why;
     const std::string what = fmt::format("    {} step {}{}, which {}:", point.broken ? "wrong from" : "last changed by",
                                          style_.bold(point.step), point.broken ? " on" : "", point.why);
-    const std::string line = fmt::format("{} {} becomes {}", what, point.before, point.after);
+    std::string line = fmt::format("{} {} becomes {}", what, point.before, point.after);
     if (options_.verbose || wrapped(line, 0) == line) return line;
     constexpr std::size_t room = page_width - std::string_view("      becomes ").size();
     if (text_width(point.before) + text_width(point.after) <= room)

@@ -139,7 +139,8 @@ Json with_changes(const Json& document, const std::vector<std::string>& changes,
     want_framework(changed, change, path);
     if (!option.empty() && path.front() == "expect")
       refuse_change(fmt::format("\"{}\" cannot be set: what a file expects is left aside with {}", change, option));
-    const Json value = value_of(option.empty() ? change : option + " " + change, change.substr(sign + 1));
+    const std::string name = option.empty() ? change : fmt::format("{} {}", option, change);
+    const Json value = value_of(name, change.substr(sign + 1));
     changed = Change(change, path, value).in(changed);
   }
   changed.remove("expect");

@@ -358,7 +358,7 @@ InputError with_places_of_edits(const InputError& error, const Json& document, c
 
 }  // namespace
 
-Scenario read_scenario(std::shared_ptr<const Source> source) {
+Scenario read_scenario(const std::shared_ptr<const Source>& source) {
   Json document;
   try {
     return ScenarioReader(source->name).read_text(source, document);
