@@ -16,6 +16,7 @@
 #include "src/base/counted.h"
 #include "src/base/inputs.h"
 #include "src/cli/glob.h"
+#include "src/cli/ignored_files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/report/clean_text.h"
@@ -62,13 +63,14 @@ struct Wanted {
   std::string_view one;                ///< "scenario"
   bool takes_input;                    ///< "-" is standard input
   bool once;                           ///< a file that is there twice is taken once
+  bool reads_gitignore;                ///< what a run writes is often ignored, and is what is asked for
   InFolder (*found)(const fs::path&);  ///< of what is found in folders and by globs
 };
 
-const Wanted scenarios{{".json", ".jsonc"}, "scenario", true, true, found_scenario};
-const Wanted dumps{{".json"}, "dump", false, true, [](const fs::path&) { return InFolder::taken; }};
+const Wanted scenarios{{".json", ".jsonc"}, "scenario", true, true, true, found_scenario};
+const Wanted dumps{{".json"}, "dump", false, true, false, [](const fs::path&) { return InFolder::taken; }};
 const Wanted tensors{
-    {".safetensors", ".npy"}, "file of tensors", false, false, [](const fs::path&) { return InFolder::taken; }};
+    {".safetensors", ".npy"}, "file of tensors", false, false, false, [](const fs::path&) { return InFolder::taken; }};
 
 /// Of what is found, and was not named: a pipe, which nobody may ever write to, or a device.
 bool never_opened(const fs::path& path) {
@@ -76,25 +78,33 @@ bool never_opened(const fs::path& path) {
   return fs::is_other(path, error) || scenario::is_of_the_system(path);
 }
 
-/// Those that other programs have go to `others`.
-std::vector<std::string> files_in(const fs::path& folder, const Wanted& wanted, std::vector<std::string>& others) {
+/// What a search passed over, to be told.
+struct PassedOver {
+  std::set<std::string> others;   ///< JSON of other programs
+  std::set<std::string> ignored;  ///< files, and folders with "/" at the end, that .gitignore names
+};
+
+std::vector<std::string> files_in(const fs::path& folder, const Wanted& wanted, PassedOver& passed_over) {
   std::vector<std::string> files;
+  IgnoredFiles ignored(folder);
   for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
     const fs::path& path = entry->path();
     const bool hidden = path.filename().native().starts_with(".");
     // A link to itself is neither a folder nor a file; whoever opens it says so, and the others go on.
     std::error_code error;
-    if (entry->is_directory(error)) {
-      if (hidden) entry.disable_recursion_pending();
-      continue;
-    }
-    if (never_opened(path)) continue;
+    const bool is_folder = entry->is_directory(error);
+    if (!is_folder && never_opened(path)) continue;
     const std::string ending = path.extension().string();
-    const bool fits = std::find(wanted.endings.begin(), wanted.endings.end(), ending) != wanted.endings.end();
-    if (hidden || !fits) continue;
+    const bool fits =
+        is_folder || std::find(wanted.endings.begin(), wanted.endings.end(), ending) != wanted.endings.end();
+    const bool is_ignored = fits && !hidden && wanted.reads_gitignore && ignored.ignores(path, is_folder);
+    if (is_ignored) passed_over.ignored.insert(path.lexically_normal().string() + (is_folder ? "/" : ""));
+    if (is_folder && (hidden || is_ignored)) entry.disable_recursion_pending();
+    if (is_folder || hidden || !fits || is_ignored) continue;
     const InFolder found = wanted.found(path);
-    if (found != InFolder::of_scenarios)
-      (found == InFolder::taken ? files : others).push_back(path.lexically_normal().string());
+    const std::string name = path.lexically_normal().string();
+    if (found == InFolder::taken) files.push_back(name);
+    if (found == InFolder::another) passed_over.others.insert(name);
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -170,7 +180,7 @@ class Search {
   std::vector<std::string> found_at(const std::string& path, bool named) {
     try {
       std::error_code error;
-      if (fs::is_directory(path, error)) return files_in(path, wanted_, others_);
+      if (fs::is_directory(path, error)) return files_in(path, wanted_, passed_over_);
     } catch (const fs::filesystem_error& failure) {
       missing_.push_back({{}, fmt::format("cannot read the folder {}: {}", path, failure.code().message())});
       return {};
@@ -178,19 +188,24 @@ class Search {
     if (named) return {path};
     if (never_opened(path)) return {};
     const InFolder found = wanted_.found(path);
-    if (found == InFolder::another) others_.push_back(path);
+    if (found == InFolder::another) passed_over_.others.insert(path);
     return found == InFolder::taken ? std::vector<std::string>{path} : std::vector<std::string>{};
   }
 
-  /// A folder may hold files of other programs; what is not looked at is said.
+  /// A folder may hold files that are not looked at, and that is said.
   void tell_of_others() {
-    std::sort(others_.begin(), others_.end());
-    others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
-    static std::set<std::vector<std::string>> told;  // who watches a folder searches it again and again
-    if (others_.empty() || !told.insert(others_).second) return;
-    tell(fmt::format("lockstep: passed over {} that {}: {}{}\n", counted(others_.size(), "JSON file"),
-                     others_.size() == 1 ? "is no scenario" : "are no scenarios",
-                     report::one_line_text(others_.front()), others_.size() == 1 ? "" : " and others"));
+    const std::size_t others = passed_over_.others.size();
+    tell_once(
+        fmt::format("{} that {}", counted(others, "JSON file"), others == 1 ? "is no scenario" : "are no scenarios"),
+        passed_over_.others);
+    tell_once("what .gitignore names", passed_over_.ignored);
+  }
+
+  static void tell_once(const std::string& what, const std::set<std::string>& paths) {
+    static std::set<std::set<std::string>> told;  // who watches a folder searches it again and again
+    if (paths.empty() || !told.insert(paths).second) return;
+    tell(fmt::format("lockstep: passed over {}: {}{}\n", what, report::one_line_text(*paths.begin()),
+                     paths.size() == 1 ? "" : " and others"));
   }
 
   std::vector<std::string> found_by(const std::string& pattern) {
@@ -212,7 +227,8 @@ class Search {
   }
 
   const Wanted& wanted_;
-  std::vector<std::string> files_, others_;
+  std::vector<std::string> files_;
+  PassedOver passed_over_;
   std::set<std::string> seen_;
   std::vector<Diagnostic> missing_;
 };

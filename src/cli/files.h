@@ -21,7 +21,8 @@ inline constexpr std::string_view file_help =
 /// The scenario files that the arguments stand for, each once: files as they are, standard_input_name for "-", folders
 /// searched for *.json and *.jsonc at any depth, and globs (glob.h) that the shell has not expanded; what is found in a
 /// folder or by a glob is sorted. Hidden files and folders are skipped, and so are framework and model files that were
-/// not named. Throws InputError for paths that do not exist, all of them at once.
+/// not named, and in folders what .gitignore names (ignored_files.h). Throws InputError for paths that do not exist,
+/// all of them at once.
 std::vector<std::string> scenario_files(const std::vector<std::string>& arguments);
 
 /// The one file that the argument of `command` stands for. Throws InputError where it stands for none or several.

@@ -24,7 +24,6 @@ class JunitReporter : public Reporter {
  private:
   struct Case {
     std::string suite, name;
-    FileStretch place;
     double seconds = 0;
     bool skipped = false;
     std::string expected;  ///< the verdict that the file expects, and that is wrong; ""

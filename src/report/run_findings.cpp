@@ -47,26 +47,24 @@ class RunGatherer {
 
   std::vector<RunCase> cases() {
     std::map<int, std::map<int, Pieces>> wrong;  // by parameter, by finding
-    std::map<int, RunPlace> places;
     std::map<int, std::vector<RuleFinding>> of_parameter;
     for (const VerifyFinding& finding : result_.findings) {
       if (finding.pieces > 0) continue;
       for (const int parameter : finding.parameters) of_parameter[parameter].push_back(of_reference(finding, ""));
     }
     for (const VerifiedPiece& piece : result_.pieces) {
-      places.try_emplace(piece.parameter, piece.place);
       if (piece.finding >= 0) wrong[piece.parameter][piece.finding].push_back(&piece);
     }
     std::vector<RunCase> list;
     for (const int parameter : words_.compared()) of_parameter.try_emplace(parameter);
     for (auto& [parameter, findings] : of_parameter) {
-      RunCase one{result_.parameters[at(parameter)].name, stretch(places[parameter]), std::move(findings)};
+      RunCase one{result_.parameters[at(parameter)].name, std::move(findings)};
       for (const auto& [finding, pieces] : wrong[parameter])
         one.findings.push_back(of_pieces(result_.findings[at(finding)], pieces, ""));
       list.push_back(std::move(one));
     }
-    list.push_back({"collectives meet", stretch({}), collectives()});
-    list.push_back({"the run is complete", stretch({}), gaps()});
+    list.push_back({"collectives meet", collectives()});
+    list.push_back({"the run is complete", gaps()});
     return list;
   }
 

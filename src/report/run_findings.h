@@ -16,7 +16,6 @@ FileFindings findings_of(const VerifyResult& result);
 /// A part of a run that is right or not, by itself.
 struct RunCase {
   std::string name;
-  FileStretch place;
   std::vector<RuleFinding> findings;  ///< empty where it is right
 };
 /// One for each parameter of which anything was compared, then the collectives, then whether the run is complete.

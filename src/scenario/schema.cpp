@@ -121,7 +121,8 @@ Json object_schema(const scenario::ObjectRow& object) {
 }  // namespace
 
 Json scenario_schema() {
-  Json schema = literal(R"({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "lockstep scenario"})");
+  Json schema = literal(R"({"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:lockstep:scenario:1",
+                             "title": "lockstep scenario"})");
   const Json scenario = object_schema(scenario::object_row(scenario::Object::scenario));
   for (const Json::Member& member : scenario.members()) schema.set(member.key, member.value);
   std::vector<Json::Member> definitions;
