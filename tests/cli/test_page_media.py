@@ -222,3 +222,47 @@ def test_the_tab_key_reaches_every_control_and_shows_where_it_is(page, browser):
                                " && style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2"), \
                 browser.run(FOCUS + "return one.outerHTML.slice(0, 200)")
         assert browser.run("return window.seen.size") == wanted
+
+
+# Of what one can press or point at: width and height, where one of them is less than 24 pixels (2.5.8 of the same guidelines).
+SMALL = """
+return [...document.querySelectorAll('a, button, summary, input, select, .grid:not(.small) td')].filter((one) => one.checkVisibility() && !one.matches('.skip'))
+  .map((one) => [one.outerHTML.slice(0, 80), one.getBoundingClientRect()]).filter(([, box]) => box.width < 24 || box.height < 24)
+  .map(([text, box]) => `${text}: ${box.width} x ${box.height}`)
+"""
+# Where something is that cannot be seen without scrolling sideways, in its box or in the page.
+CUT_OFF = """
+return [...document.querySelectorAll('article:not([hidden]) .findings :is(.got, .got + td) code')].map((one) => one.getBoundingClientRect())
+  .filter((box) => box.left < 0 || box.right > innerWidth).length
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_on_a_telephone_both_gradients_are_seen_and_everything_can_be_pressed(page, browser, width):
+    browser.size(width, 844)
+    for fragment in ["", *(f"#file={file}" for file in FILES)]:
+        opened(browser, page.as_uri() + fragment)
+        assert browser.run(SMALL) == [], fragment
+        assert browser.run(CUT_OFF) == 0, fragment
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), fragment
+    opened(browser, page.as_uri() + f"#file={BUG}")
+    boxes = browser.run("return ['.got', '.got + td'].map((one) => { const box = document.querySelector('article:not([hidden]) .findings ' + one)"
+                        ".getBoundingClientRect(); return [box.left, box.top]; })")
+    assert (boxes[0][0] == boxes[1][0]) == (width == 390) and (boxes[0][1] == boxes[1][1]) == (width == 1200)
+
+
+def test_arrow_keys_work_at_once(page, browser):
+    now = "article:not([hidden]) .now strong"
+    opened(browser, page.as_uri() + f"#file={BUG}")
+    assert browser.text(now) == "after dp_reduce_scatter"
+    browser.press(RIGHT)
+    assert browser.text(now) == "after embedding_all_reduce"
+    browser.press(LEFT, LEFT)
+    assert browser.text(now) == "after backward"
+    # What has a use of its own for them keeps it.
+    browser.run("document.querySelector('article:not([hidden]) .grid td').focus()")
+    browser.press(RIGHT)
+    assert browser.text(now) == "after backward"
+    opened(browser, page.as_uri())
+    browser.press(RIGHT)
+    assert browser.text("#filters output").endswith("shown") and browser.errors() == []

@@ -54,13 +54,17 @@ class Stage {
     this.live = make("p", { class: "sr", "aria-live": "polite" });
     section.append(make("div", { class: "player", role: "group", "aria-label": "Player" },
       this.button, this.back, this.slider, this.forth), this.chips, this.now, this.board, this.notes, this.live);
-    this.board.addEventListener("keydown", (event) => {
+    // At once, without a click before: unless the focus is on what has a use of its own for these keys.
+    document.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (by && this.board.scrollWidth <= this.board.clientWidth) {
-        event.preventDefault();
-        this.stop();
-        this.move(by);
-      }
+      const focus = document.activeElement;
+      const scrolls = focus === this.board && this.board.scrollWidth > this.board.clientWidth;
+      const free = focus === this.board || focus === document.body || focus?.tagName === "H2";
+      if (!by || scrolls || !free || !this.board.checkVisibility()) return;
+      if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      this.stop();
+      this.move(by);
     });
     this.board.addEventListener("mouseover", (event) => {
       const cell = event.target.closest("td[data-rank]");
