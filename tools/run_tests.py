@@ -27,7 +27,7 @@ TIME_LIMIT_S = 900 * max(1, int(os.environ.get("LOCKSTEP_TEST_ROUNDS", "1")) // 
 # do not bear: once, in the release build, is enough. Folders and files below tests/.
 RELEASE_ONLY = {
     "attack", "contract", "diagnoses", "engines", "frameworks", "launcher", "mutation", "oracle", "package", "proof", "python", "repository",
-    "scenarios", "sweep", "tools", "device/test_mpi_transport.py",
+    "scenarios", "strangers", "sweep", "tools", "device/test_mpi_transport.py",
     *(f"cli/test_{name}.py" for name in ("budgets", "commands", "completion", "diff", "docs", "draw_idea", "equations", "extraction", "files", "formats", "hostile", "import", "import_script", "list",
                                          "mpi", "mutate", "names", "never_right_where_attacked", "never_right_where_chosen", "never_right_where_doubted",
                                          "never_right_where_empty", "never_right_where_refused", "never_right_where_unnamed", "never_right_where_wrong", "page", "page_media", "prove", "refused_sizes", "repair", "rules",
