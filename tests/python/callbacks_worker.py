@@ -31,7 +31,7 @@ class Rows(torch.utils.data.Dataset):
         return {"input_ids": ids, "labels": labels}
 
 
-def hugging_face(rank, world, mistake=""):
+def hugging_face(rank, world, mistake, folder):
     from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
     import lockstep.transformers
@@ -46,14 +46,14 @@ def hugging_face(rank, world, mistake=""):
 
     torch.manual_seed(3)
     config = LlamaConfig(vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
-    arguments = TrainingArguments(output_dir="out", per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=2, report_to=[], use_cpu=True,
+    arguments = TrainingArguments(output_dir=folder, per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=2, report_to=[], use_cpu=True,
                                   save_strategy="no", logging_strategy="no", disable_tqdm=True)
     trainer = Mine(LlamaForCausalLM(config), arguments, train_dataset=Rows(True))
     lockstep.transformers.capture(trainer)
     trainer.train()
 
 
-def lightning(rank, world, mistake=""):
+def lightning(rank, world, mistake, folder):
     from lightning import LightningModule, Trainer
     from lightning.pytorch.plugins.environments import LightningEnvironment
     from lightning.pytorch.strategies import DDPStrategy
@@ -84,8 +84,8 @@ def lightning(rank, world, mistake=""):
 
 
 def main(folder, case, mistake=""):
-    run = lockstep.run({"transformers": hugging_face, "lightning": lightning}[case], arguments={"mistake": mistake} if mistake else {}, out=folder, check=False,
-                       limit=240)
+    run = lockstep.run({"transformers": hugging_face, "lightning": lightning}[case], out=folder, check=False, limit=240,
+                       arguments={"mistake": mistake, "folder": folder + ".trainer"})
     results = run.report["results"]
     print(json.dumps({"verdict": run.verdict, "loss": run.report["loss"], "steps": run.report["steps"], "adapter": run.report["adapter"],
                       "formulas": sorted({one["formula"] for one in results}), "expected": sorted({one["expected"] for one in results}),
