@@ -33,7 +33,7 @@ if(LOCKSTEP_FUZZ)
   target_compile_options(lockstep_flags INTERFACE $<$<NOT:$<STREQUAL:${coverage},none>>:-fsanitize=fuzzer-no-link>
                                                   $<$<STREQUAL:${coverage},places>:-fno-sanitize-coverage=trace-cmp>)
 endif()
-target_link_libraries(lockstep_flags INTERFACE fmt::fmt Threads::Threads)
+target_link_libraries(lockstep_flags INTERFACE ${LOCKSTEP_FMT} Threads::Threads)
 
 # lockstep_precompiled(NAME [HEADER ...]): a target that precompiles the headers of other libraries that most sources include, for those
 # that are compiled with the same flags. None of lockstep, whose names sources and tests may have too.

@@ -82,7 +82,7 @@ struct CheckOptions {
 /// The step after which a parameter first went wrong for good on a rank, with the formulas before
 /// and after it.
 struct Divergence {
-  std::string step;           ///< "" where no step spoils it: something is missing
+  std::string step;           ///< "" where no single step makes it wrong: something is missing
   std::size_t event = 0;      ///< index into Timeline::events; only where `step` is set
   std::string before, after;  ///< formulas
   std::string why;

@@ -84,17 +84,13 @@ Command check_command() {
   command.name = "check";
   command.summary = "Check that every rank gets the gradient that one device would compute.";
   command.text =
-      "Replays each scenario with the symbolic and the host engine, and with the transformer engine where it speaks of "
-      "edits of its model, and compares what every rank hands to its optimizer with what one "
-      "device would have "
-      "computed. Reports which parameters are wrong on which ranks, by formula and by hash, the rank grid around the "
-      "steps that "
-      "matter, and the step that spoils it. A file that `lockstep extract` wrote holds no schedule but what the code "
-      "of "
-      "a training step does to its gradients (docs/extract.md): all ranks' programs are composed, and compared with "
-      "one "
-      "device in the same way. Exit status 0 if everything matches, 1 if not, whatever the file's "
-      "`expect` says.";
+      "Replays each scenario with the symbolic and the host engine, and with the transformer engine if it edits its "
+      "model. Compares what every rank hands to its optimizer with what one device would have computed. Reports which "
+      "parameters are wrong on which ranks, by formula and by hash, the rank grid around the steps that matter, and "
+      "the step at which a gradient becomes wrong. A file from `lockstep extract` has no schedule: it says what the "
+      "code of a training step does to its gradients (docs/extract.md). All ranks' programs are composed, and compared "
+      "with one device in the same way. Exit status 0 if everything matches, 1 if not, whatever the file's `expect` "
+      "says.";
   command.examples = {
       {"lockstep check scenario.json", "check one scenario"},
       {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},
@@ -111,8 +107,8 @@ Command check_command() {
        arguments->job_rows(),
        {{"--no-blame",
          "",
-         "Do not search for the step at fault, which replays hundreds of edits for each file that is wrong; the steps "
-         "that a gradient was spoiled in are named all the same.",
+         "Do not search for the step at fault, which replays hundreds of edits for each file that is wrong. The step at "
+         "which a gradient becomes wrong is still named.",
          {},
          &arguments->no_blame}}});
   command.options.push_back(set_row());

@@ -21,7 +21,7 @@ namespace {
 struct ImportArguments : CommonOptions {
   std::string kind;
   std::vector<std::string> files;
-  std::vector<std::string> rest;                         // behind --
+  std::vector<std::string> rest;                         // after --
   std::string world, tp, pp, cp, sp, ep, micro_batches;  // "": not given
   std::string model;
   std::vector<std::string> sizes, options, variables;
@@ -210,7 +210,7 @@ std::vector<OptionRow> rows(ImportArguments& arguments) {
          "megatron: let bash run the launch script, by way of bubblewrap or unshare without the machine's other files "
          "and "
          "network; commands that start programs write down their arguments "
-         "(docs/import.md). --set sets its environment; behind -- stand its arguments.",
+         "(docs/import.md). --set sets its environment; its arguments stand after --.",
          {},
          &arguments.run},
         {"--ignore-unknown",

@@ -63,7 +63,7 @@ constexpr std::string_view starter = R"JSON(// A scenario of lockstep: one train
 int run(const InitArguments& arguments) {
   const bool to_stdout = arguments.file == "-";
   if (!to_stdout && !arguments.force && std::filesystem::exists(arguments.file)) {
-    usage_error(fmt::format("{} is there already; give another name, or --force to replace it", arguments.file));
+    usage_error(fmt::format("{} exists already; give another name, or --force to replace it", arguments.file));
   }
   Output output(to_stdout ? "" : arguments.file, report::ReadableText::Kind::as_is);
   output.write(starter);
@@ -82,8 +82,8 @@ Command init_command() {
   command.name = "init";
   command.summary = "Write a commented starter scenario.";
   command.text =
-      "Writes a small scenario with comments that passes `lockstep check`, to start from. A file that is there already "
-      "stays.";
+      "Writes a small scenario with comments that passes `lockstep check`, to start from. It overwrites "
+      "no file.";
   command.examples = {
       {"lockstep init", "write scenario.jsonc"},
       {"lockstep init my-case.jsonc", "write it under another name"},
@@ -91,7 +91,7 @@ Command init_command() {
   };
   command.options = {
       {"[FILE]", "", "Where to write it; default scenario.jsonc, - for standard output.", {}, &arguments->file},
-      {"--force", "", "Replace a file that is there already.", {}, &arguments->force},
+      {"--force", "", "Replace a file that exists already.", {}, &arguments->force},
   };
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -139,8 +139,9 @@ Command mutate_command() {
       "reductions and geometries, parameters in and out of a step, early and late, ranks left out. Each mutant is "
       "killed, which means that an engine finds it wrong, or proved to be right for every size. Both engines look at "
       "each at the file's own sizes, or, where these are more than 16 ranks or 4 micro-batches, at a small layout; "
-      "what is right there the parametric engine decides for every size, and names the smallest at which it is wrong. "
-      "What it cannot follow is tried at the sizes around, and counted as not proved if it is right there. Exit status "
+      "if a mutant is right there, the parametric engine decides it for every size, and names the smallest at which it "
+      "is wrong. If that engine cannot, neighbouring sizes are tried, and a mutant that is right there is counted as not "
+      "proved. Exit status "
       "0 if every mutant is killed or proved equivalent, 1 if one is not, 2 if a file is wrong before any edit.";
   command.examples = {
       {"lockstep mutate scenario.json", "what becomes of each kind of mutant"},

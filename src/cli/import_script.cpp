@@ -46,7 +46,7 @@ std::vector<Diagnostic> hints(const ScriptRun& run, bool has_arguments) {
   static const std::regex positional(R"(\$(\{)?[1-9@*])");
   if (!has_arguments && std::regex_search(run.source->text, positional))
     result.push_back(
-        {{}, fmt::format("{} may take arguments ($1 and so on), and was given none; they stand behind --", script)});
+        {{}, fmt::format("{} may take arguments ($1 and so on), and was given none; they stand after --", script)});
   return result;
 }
 

@@ -113,7 +113,7 @@ std::vector<OptionRow> CommonOptions::gate_rows() {
   return {
       {"--exit-zero",
        "",
-       "Exit status 0 where it would be 1, for a step that only writes reports. Others stay.",
+       "Exit status 0 in place of 1, for a step that only writes reports. All other statuses are as always.",
        {},
        &exit_zero},
       {"--summary",
@@ -158,9 +158,7 @@ std::vector<OptionRow> CommonOptions::job_rows() {
       {"--elements",
        "N",
        "At most N elements of each buffer are in a GPU's memory at once, for --engine cuda and nccl. Default as many "
-       "as "
-       "fit. "
-       "Buffers whose elements collectives move to other places are there as a whole.",
+       "as fit. A buffer whose elements a collective moves to other places is there as a whole.",
        {},
        &elements},
   };

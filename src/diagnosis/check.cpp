@@ -27,6 +27,7 @@
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/stopwatch.h"
+#include "src/diagnosis/uneven_factors.h"
 #include "src/expression/parsed_once.h"
 #include "src/scenario/changed_keys.h"
 #include "src/scenario/edit_mistakes.h"
@@ -142,23 +143,25 @@ void try_blame(CheckResult& result, const CheckOptions& options) {
   });
 }
 
-/// Where that costs less than a second the ranks of a large layout are replayed as well, and both must agree.
-void replay_beside(CheckResult& result, const EngineResult& by_classes) {
+/// Where that costs less than a second the ranks of a large layout are replayed as well, and both must agree. Whether
+/// they were.
+bool replay_beside(CheckResult& result, const EngineResult& by_classes) {
   constexpr double most_calls = 5e4, most_terms = 1e6;
   const Schedule& schedule = *result.scenario->schedule;
   const diagnosis::Workload workload = diagnosis::estimate_workload(schedule);
-  if (workload.calls > most_calls || workload.terms > most_terms) return;
+  if (workload.calls > most_calls || workload.terms > most_terms) return false;
   Verdict replayed = Verdict::match;
   try {
     replayed = diagnosis::replayed_verdict(schedule);
   } catch (const InputError&) {
-    return;  // a mistake that ranks meet; the parametric engine has said what it thinks of it
+    return false;  // a mistake that ranks meet; the parametric engine has said what it thinks of it
   } catch (const OverBudget&) {
-    return;
+    return false;
   }
   if (replayed != by_classes.verdict)
     result.disagreement =
         fmt::format("{} says {}, symbolic {}", by_classes.name, name_of(by_classes.verdict), name_of(replayed));
+  return true;
 }
 
 /// The parametric engine's finding is all that there is.
@@ -170,7 +173,7 @@ void show_parametric(CheckResult& result, EngineResult& found, const CheckOption
     auto& detail = *diagnosis::detail_of<diagnosis::ParametricDetail>(found);
     detail.sample = detail.engine->sample();
     result.notes.push_back(
-        "Of the ranks that are wrong in like manner one is shown, and of parameters that are wrong alike one.");
+        "Ranks that are wrong in the same way are shown once, and so are parameters.");
   }
   found.seconds += stopwatch.seconds();
   if (wants_blame(result, options)) try_blame(result, options);
@@ -191,14 +194,14 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   if (decides_by_classes(result, options)) {
     undecided = diagnosis::run_by_classes(result, options);
     if (undecided.empty()) {
-      if (options.host)
-        diagnosis::leave_out(
-            result, "host",
-            "the layout is large, so that the verdict is the parametric engine's, and nothing was replayed rank "
-            "by rank "
-            "(--engine symbolic,host does, where that fits)");
       EngineResult& found = *decided_by_classes(result);
-      replay_beside(result, found);
+      const bool replayed = replay_beside(result, found);
+      if (options.host)
+        diagnosis::leave_out(result, "host",
+                             fmt::format("the layout is large, so that the verdict is the parametric engine's; {} "
+                                         "(--engine symbolic,host does, where that fits)",
+                                         replayed ? "symbolic replayed every rank and agrees, and nothing replayed numbers"
+                                                  : "nothing was replayed rank by rank"));
       return show_parametric(result, found, options);
     }
   } else if (options.parametric) {
@@ -241,6 +244,10 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
     result.notes.push_back(
         "The schedule is right for the placements that the scenario claims, and the model's gradients lie otherwise; "
         "`lockstep placements` compares the two.");
+  }
+  if (transformer_of(result) == nullptr && result.timeline != nullptr) {
+    std::string note = diagnosis::uneven_factors_of_a_sequence(*result.scenario->schedule, *result.timeline);
+    if (!note.empty()) result.notes.push_back(std::move(note));
   }
   // First divergences are read off the symbolic engine's finding for the step that is reported.
   const SymbolicResult* symbolic = symbolic_of(result);

@@ -69,7 +69,7 @@ class Tracer {
     if (deviation.kind == Deviation::Kind::part) {
       const std::string words =
           describe_difference(schedule_, engine_.terms(last->content.form, watch_.rank, watch_.buffer), reference_);
-      return missing((words.empty() ? "contributions are missing" : words) + ", and no step makes up for it");
+      return missing((words.empty() ? "contributions are missing" : words) + ", and no step adds it");
     }
     Divergence point = point_at(last_change(schedule_.result), schedule_.result);
     point.why =
@@ -203,7 +203,7 @@ class Tracer {
       case Deviation::Kind::clipped:
         return (operation(op).clips() ? "clips " : "brings in what is clipped ") + deviation.clips;
       default:
-        return "mixes shares of different weight";
+        return "adds up shares with coefficients in a wrong ratio";
     }
   }
 

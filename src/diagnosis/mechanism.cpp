@@ -63,9 +63,12 @@ std::string numbers_of_first(const CheckResult& result, std::vector<std::string>
 /// Where a step goes, seen from where it stands.
 std::string move_words(const std::vector<ListedStep>& steps, const Edit& edit, const std::string& name) {
   const std::string& other = edit.beside.name;
-  const bool later = find_listed(steps, other) > find_listed(steps, name);
-  return fmt::format("comes too {}: it belongs {} {}", later ? "early" : "late", edit.after ? "after" : "before",
-                     other);
+  const ListedStep *target = find_listed(steps, other), *own = find_listed(steps, name);
+  const char* where = edit.after ? "after" : "before";
+  // It stands there already, and the other one moves by an edit of its own.
+  if (target != nullptr && own != nullptr && own - target == (edit.after ? 1 : -1))
+    return fmt::format("belongs {} {}, which has to move as well", where, other);
+  return fmt::format("comes too {}: it belongs {} {}", target > own ? "early" : "late", where, other);
 }
 
 /// " and each tp rank keeps its own share" where the wrong parameters are partial over the one axis of a sum.

@@ -49,9 +49,9 @@ class SetWords {
       return fmt::format("takes the uses {} and should take {}", before.empty() ? "all" : before,
                          after.empty() ? "all" : after);
     if (key == "buffer" || key == "from" || key == "to")
-      return fmt::format("has the buffer {} as \"{}\" and should have {}", before.empty() ? "grad" : before, key,
+      return fmt::format("has \"{}\": {} and should have {}", key, before.empty() ? "grad" : before,
                          after.empty() ? "grad" : after);
-    if (key.starts_with("geometry")) return "cuts the gradients otherwise than the steps that go with it";
+    if (key.starts_with("geometry")) return "cuts the gradients in other places than the steps that use its slices";
     if (key == "when" || key == "only") {
       if (after.empty()) return fmt::format("runs only where {} and should run everywhere", before);
       return before.empty() ? fmt::format("runs everywhere and should run only where {}", after)
@@ -61,7 +61,7 @@ class SetWords {
       return after == "true" ? "should be asynchronous" : "is still in flight when its buffers are touched";
     if (after.empty()) return fmt::format("should have no \"{}\"", key);
     return before.empty() ? fmt::format("should have \"{}\": {}", key, after)
-                          : fmt::format("has {} as \"{}\" where {} is right", before, key, after);
+                          : fmt::format("has \"{}\": {} and should have {}", key, before, after);
   }
 
  private:
@@ -156,6 +156,10 @@ std::string deed_of(const Schedule& schedule, const Step& step) {
       return fmt::format("copies {} to {}", step.from, step.buffer);
     case Op::accumulate:
       return fmt::format("adds {} to {}", step.from, step.buffer);
+    case Op::leftover:
+      return "puts values that are no gradients into the buffer";
+    case Op::own:
+      return "says which rank owns which slice";
     default:
       return fmt::format("runs {}", operation(step.op).name);
   }

@@ -24,7 +24,7 @@ const std::vector<Entry>& entries() {
       {{"megatron",
         "Megatron-LM",
         "the arguments that it prints at start, a model_config.yaml, a --yaml-cfg file or a launch script; or its "
-        "arguments behind --",
+        "arguments after --",
         {},
         true},
        importers::import_megatron},

@@ -74,14 +74,14 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
   if (request.files.empty()) {
     if (request.arguments.empty()) {
       diagnostics.add({},
-                      "expected a configuration of Megatron-LM, found no file; give one, or its arguments behind --");
+                      "expected a configuration of Megatron-LM, found no file; give one, or its arguments after --");
     }
     no_variables("arguments");
     return {read_megatron_arguments(words_of_arguments(request.arguments), request.ignore_unknown, diagnostics),
             "arguments of Megatron-LM", 0, true};
   }
   if (!request.arguments.empty()) {
-    diagnostics.add({}, "expected a file or the arguments behind --, found both; give one of them");
+    diagnostics.add({}, "expected a file or the arguments after --, found both; give one of them");
     return {};
   }
   if (!has_one_file(request, "Megatron-LM", diagnostics)) return {};

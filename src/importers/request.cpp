@@ -69,7 +69,7 @@ void check_request(const ImportRequest& request, const ImportFormat& format, Dia
                                     format.title));
   }
   if (!request.arguments.empty() && !launches) {
-    diagnostics.add({}, fmt::format("the arguments behind --: only `lockstep import megatron` reads a framework's own "
+    diagnostics.add({}, fmt::format("the arguments after --: only `lockstep import megatron` reads a framework's own "
                                     "arguments; give the file with the configuration of {} in their place",
                                     format.title));
   }

@@ -109,7 +109,7 @@ class ScriptReader : public ShellWords {
   void set_unknown_because(const std::string& name, std::size_t at, const std::string& why) {
     variables_.set(name,
                    {unknown_word(place(at, at + name.size()),
-                                 fmt::format("{}; give --set {}=VALUE, or the arguments behind --", why, name))},
+                                 fmt::format("{}; give --set {}=VALUE, or the arguments after --", why, name))},
                    false);
   }
 
@@ -158,7 +158,7 @@ class ScriptReader : public ShellWords {
       // `export $(cat .env)` is as reading another script.
       const bool needs_output = text_.substr(begin, next_ - begin).find_first_of("(`") != std::string_view::npos;
       if (sets_unnamed && !needs_output && words[lockstep::at(writer_begin(words))].text != "eval") {
-        throw ShellLimit("this command sets a variable whose name is not known here; give the arguments behind --");
+        throw ShellLimit("this command sets a variable whose name is not known here; give the arguments after --");
       }
     }
     if (!words.empty()) commands_.push_back({std::move(words), line(begin), sets_unnamed});
@@ -243,7 +243,7 @@ class ScriptReader : public ShellWords {
       if (length > 0 && (assigns || !assigned)) names.insert(text.substr(i, length));
       if (names.size() > most)
         throw ShellLimit(
-            fmt::format("this executes a text with more than {} names; give the arguments behind --", most));
+            fmt::format("this executes a text with more than {} names; give the arguments after --", most));
       i += std::max<std::size_t>(length, 1);
     }
     return names;
@@ -275,7 +275,7 @@ class ScriptReader : public ShellWords {
     }
     if (command != "export" && flags.find('n') != std::string::npos) {
       throw ShellLimit(fmt::format(
-          "{} -n gives a variable a second name, which is not followed here; give the arguments behind --", command));
+          "{} -n gives a variable a second name, which is not followed here; give the arguments after --", command));
     }
     // A number, capitals: what is assigned is not what is read then.
     const bool changes = command != "export" && flags.find_first_of("iluc") != std::string::npos;
@@ -310,7 +310,7 @@ class ScriptReader : public ShellWords {
     if (c == '\n') skip_here_documents();
   }
 
-  /// Whether the command that is being read is executed only perhaps, or in a shell of its own.
+  /// Whether the command that is being read may not be executed, or is in a shell of its own.
   bool is_conditional() const { return depth_ > 0 || groups_ > 0 || is_chained_; }
 
   void read_assignment(const std::string& name, bool adds) {
@@ -333,7 +333,7 @@ class ScriptReader : public ShellWords {
                       line(begin), line(found->second)));
     } else if (is_conditional()) {
       const std::string why = fmt::format(
-          "{} is set in line {}, which is executed only perhaps (in an if, a loop, a function or brackets, or behind "
+          "{} is set in line {}, which may not be executed (in an if, a loop, a function or brackets, or behind "
           "&&, || or |); give --set {}=VALUE",
           name, line(begin), name);
       variables_.set(name, {unknown_word(place(begin, begin + name.size()), why)}, false);

@@ -34,7 +34,7 @@ void ShellBudget::spend(std::size_t bytes) {
   spent_ += bytes;
   if (spent_ > mebibytes << 20) {
     throw ShellLimit(fmt::format(
-        "the variables of this script stand for more than {} MiB of text; give the arguments behind --", mebibytes));
+        "the variables of this script stand for more than {} MiB of text; give the arguments after --", mebibytes));
   }
 }
 
@@ -135,7 +135,7 @@ void check_word_count(std::size_t words) {
   if (words > most_shell_words) {
     throw ShellLimit(
         fmt::format("expected at most {} words in a command or an array, found more; give the arguments "
-                    "behind --",
+                    "after --",
                     most_shell_words));
   }
 }

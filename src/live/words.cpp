@@ -144,8 +144,11 @@ std::string mistake_words(const CapturedRun& run, const Explanation& found, cons
     return std::all_of(column.members.begin(), column.members.end(),
                        [&](const auto& member) { return own.contains(run.data_coordinate(member.first)); });
   };
-  if (own.size() == 1 && alone(found, is_own))
-    return "no data-parallel rank's contribution arrived but its own" + with_coefficient(found);
+  if (own.size() == 1 && alone(found, is_own)) {
+    const std::string coefficient = with_coefficient(found);
+    return "no other data-parallel rank's contribution arrived" +
+           (coefficient.empty() ? "" : ", and its own came" + coefficient.substr(1));  // without the comma
+  }
   int last = 0;
   for (const ColumnCoefficient& entry : found.entered) last = std::max(last, entry.column->micro_batch);
   if (alone(found, [&](const Column& column) { return column.micro_batch == last; }))

@@ -20,7 +20,7 @@ std::string one_line(const Json& value) {
 
 std::string added_bytes_text(double bytes) {
   const double size = std::abs(bytes);
-  if (size < 0.5) return "no more communication";
+  if (size < 0.5) return "no additional communication";
   std::string amount;
   if (size < 1e3) {
     amount = fmt::format("{:.0f} bytes", size);
@@ -72,7 +72,8 @@ std::string blame_text(const CheckResult& result, bool verbose, const Style& sty
   std::string text = "\n";
   for (const Blame& blame : result.blame) text += at_fault_text(blame, verbose, style);
   for (const std::string& line : right_with(result.repairs.front().edits)) text += fmt::format("    {}\n", line);
-  text += fmt::format("    `lockstep repair {}` has this and other repairs{}\n", arguments_for(result.file),
+  if (result.repairs.front().keeps_norms == false) text += "    (which takes a gradient out of a norm or a clip)\n";
+  text += fmt::format("    `lockstep repair {}` shows this repair and others{}\n", arguments_for(result.file),
                       has_options_alone(result) ? ", and tries the options of the framework" : "");
   for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);
   return text;
@@ -81,7 +82,7 @@ std::string blame_text(const CheckResult& result, bool verbose, const Style& sty
 std::vector<std::string> right_with(const std::vector<Json>& edits) {
   std::vector<std::string> lines;
   lines.reserve(edits.size());
-  for (const Json& edit : edits) lines.push_back((lines.empty() ? "right with " : "and with ") + one_line(edit));
+  for (const Json& edit : edits) lines.push_back((lines.empty() ? "right with " : "together with ") + one_line(edit));
   return lines;
 }
 

@@ -196,7 +196,7 @@ std::string html_steps(const Json& report) {
          (at.empty() ? ""
                      : "<p>The ranks of a large layout are not replayed one by one. This is the same file at " +
                            html_text(at) + ", with the same outcome.</p>\n") +
-         "<p>* handed to this rank's optimizer, ✗ wrong, ~ stale: another rank owns it</p>\n" +
+         "<p>* handed to the optimizer of this cell's rank, ✗ wrong, ~ stale: another rank owns it</p>\n" +
          timeline_tables(timelines.front()) + "</details></section>\n";
 }
 

@@ -228,7 +228,7 @@ std::string grid_legend(const std::vector<GridCell>& cells) {
     wrong = wrong || cell.wrong;
   }
   std::vector<std::string> marks;
-  if (owner) marks.push_back("* handed to this rank's optimizer");
+  if (owner) marks.push_back("* handed to the optimizer of this cell's rank");
   if (wrong) marks.push_back("✗ wrong");
   if (stale) marks.push_back("~ stale: another rank owns it");
   return fmt::format("{}", fmt::join(marks, "   "));

@@ -57,7 +57,7 @@ std::string replay_text(const std::string& sizes, const Repair& repair) {
 
 /// What becomes of norms and clips, where that is not what was; "" else.
 std::string norms_text(const Repair& repair) {
-  return repair.keeps_norms == false ? "; a norm or a clip leaves a gradient out that it takes now" : "";
+  return repair.keeps_norms == false ? "; takes a gradient out of a norm or a clip" : "";
 }
 
 std::string option_text(const CheckResult& result, const OptionRepair& option) {
@@ -77,7 +77,7 @@ std::string option_text(const CheckResult& result, const OptionRepair& option) {
   return "\n" + text;
 }
 
-/// "15 other values of 8 options were tried, one at a time; 1 option has one that is right"
+/// "15 other values of 8 options were tried, one at a time; 1 option has a value that is right"
 std::string tried_text(const diagnosis::OptionRepairs& options) {
   std::string text = fmt::format("{} of {} {} tried, one at a time", counted(options.values, "other value"),
                                  counted(options.options, "option"), options.values == 1 ? "was" : "were");
@@ -87,9 +87,9 @@ std::string tried_text(const diagnosis::OptionRepairs& options) {
                         options.small);
   const int right = static_cast<int>(options.repairs.size());
   text += right == 0 ? "; none was found to be right"
-                     : fmt::format("; {} {} one that is right", counted(right, "option"), right == 1 ? "has" : "have");
+                     : fmt::format("; {} {} a value that is right", counted(right, "option"), right == 1 ? "has" : "have");
   if (const std::size_t count = options.without_norm.size(); count > 0)
-    text += fmt::format("; {} match{} without a norm or a clip that is taken now", count, count == 1 ? "es" : "");
+    text += fmt::format("; {} match{} only as a norm or a clip loses a gradient", count, count == 1 ? "es" : "");
   return text;
 }
 
@@ -174,7 +174,7 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
       if (std::find(steps.begin(), steps.end(), step) == steps.end()) steps.push_back(step);
     }
     write(fmt::format("\n  {}. {}; {}{}{}\n", ++number, fmt::join(steps, ", "), added_bytes_text(repair.added_bytes),
-                      repair.other_owners ? "; other ranks own the gradient" : "", norms_text(repair)));
+                      repair.other_owners ? "; changes which ranks own the gradient" : "", norms_text(repair)));
     for (const Json& edit : repair.edits) write("     " + one_line(edit) + "\n");
     write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(own_sizes(result), repair)));
   }

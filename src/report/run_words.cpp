@@ -55,8 +55,8 @@ std::string RunWords::counts() const {
 std::string RunWords::not_judged() const {
   if (result_.reference || result_.verdict() == PieceVerdict::wrong || result_.count(PieceVerdict::right) == 0)
     return "";
-  if (result_.played) return "each rank's loss and backward are taken as they are";
-  return "each rank's loss and backward are taken as they are: --reference judges them";
+  if (result_.played) return "each rank's own loss and backward were not checked";
+  return "each rank's own loss and backward were not checked: --reference checks them";
 }
 
 std::string RunWords::reference() const {

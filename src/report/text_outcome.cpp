@@ -54,7 +54,7 @@ std::string deadlock_text(const Outcome& outcome, const ReportOptions& options) 
     if (!stuck.for_ranks.empty()) rest += " for " + rank_list(stuck.for_ranks);
     lines.emplace_back(stuck.rank, Words{"waits" + rest, "wait" + rest});
   }
-  return "  deadlock: nobody can go on\n" + lines_by_words(lines, options);
+  return "  deadlock: ranks wait for calls that never come\n" + lines_by_words(lines, options);
 }
 
 std::string invalid_text(const Outcome& outcome, const ReportOptions& options) {

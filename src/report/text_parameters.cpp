@@ -199,7 +199,7 @@ class ParametersText {
 
   /// With the lines' indent; where it is too wide, with the change on a line of its own.
   std::string divergence_text(const Divergence& point) const {
-    if (point.step.empty()) return "    no step spoils it: " + point.why;
+    if (point.step.empty()) return "    no single step makes it wrong: " + point.why;
     const std::string what = fmt::format("    {} step {}{}, which {}:", point.broken ? "wrong from" : "last changed by",
                                          style_.bold(point.step), point.broken ? " on" : "", point.why);
     std::string line = fmt::format("{} {} becomes {}", what, point.before, point.after);

@@ -68,7 +68,7 @@ std::string transformer_text(const CheckResult& result, const ReportOptions& opt
       "  transformer: gradients that are right differ from one device by at most {:.1g} of the bound on rounding",
       found.largest_right);
   if (found.match) return text + "\n";
-  text += fmt::format(",\n    wrong ones by at least {:.1g} times it\n", found.smallest_wrong);
+  text += fmt::format(",\n    wrong ones by at least {:.1g} times it; they are made of:\n", found.smallest_wrong);
   // Parameters that are wrong in the same way on the same ranks share a line.
   std::map<std::pair<std::string, std::string>, std::vector<int>> lines;
   for (const TransformerBuffer& buffer : found.buffers) {

@@ -136,7 +136,7 @@ std::string describe_unclipped(const Schedule& schedule, const std::vector<Term>
   for (const auto& [key, coefficient] : should) (is.contains(key) ? present : missing).push_back(key);
   std::string part = missing_part(schedule, missing, present);
   if (part.empty() || ratio->is_one()) return part;
-  return part + ", the rest is " + multiple(*ratio);
+  return fmt::format("{}, the other shares count {} ×", part, ratio->to_string());
 }
 
 }  // namespace

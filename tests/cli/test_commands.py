@@ -190,6 +190,20 @@ PLAIN = '{ "lockstep": 1, "name": "plain", "layout": LAYOUT, "model": { "paramet
         '"op": "backward" } ] }, { "name": "reduce", "op": "all_reduce", "over": "dp_replicate" } ] } }'
 
 
+def test_a_resolved_scenario_blames_no_step_that_its_framework_left_out(run, files):
+    """`expect` may blame a step that the framework has and this layout does without; among plain steps there is none of that name."""
+    part = {"name": "w", "shape": [4, 8], "partial": ["tp"], "tags": ["replicated"]}
+    scenario = {"lockstep": 1, "layout": {"tp": 2}, "model": {"parameters": [part]}, "schedule": {"framework": "megatron"},
+                "expect": {"verdict": "mismatch", "ranks": [0, 1], "blame": ["norm_all_reduce"]}}
+    (files / "missing.json").write_text(json.dumps(scenario))
+    assert run("check", "missing.json").returncode == 1
+    (files / "resolved.json").write_text(run("show", "--resolved", "missing.json").stdout)
+    done = run("test", "resolved.json")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    kept = json.loads((files / "resolved.json").read_text())["expect"]
+    assert kept == {"verdict": "mismatch", "ranks": [0, 1]}
+
+
 @pytest.mark.parametrize("layout", [
     '{ "dp": 4, "dp_shard": 1 }', '{ "dp": 4, "dp_replicate": 2 }', '{ "dp": 4, "dp_shard": 2 }', '{ "dp_shard": 1, "dp_replicate": 4 }', '{ "dp": 4 }',
     '{ "dp": 4, "dp_replicate": 1 }', '{ "dp_shard": 4 }', '{ "dp_replicate": 4 }', '{ "dp": 1, "dp_shard": 1 }', '{ "tp": 1, "dp": 2, "pp": 1 }',

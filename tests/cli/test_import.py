@@ -59,7 +59,7 @@ def test_mistakes_of_usage_are_said_in_a_line(run, tmp_path):
         (["deepspeed", "ds.json", "--world-size", "4", "--set", "TP=2"],
          "--set: a configuration of DeepSpeed has no variables, only launch scripts of Megatron-LM have; leave --set out"),
         (["deepspeed", "ds.json", "--world-size", "4", "--", "--num-layers", "2"],
-         "the arguments behind --: only `lockstep import megatron` reads a framework's own arguments; give the file with the "
+         "the arguments after --: only `lockstep import megatron` reads a framework's own arguments; give the file with the "
          "configuration of DeepSpeed in their place"),
     ]:
         result = run("import", *arguments)

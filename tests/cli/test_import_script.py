@@ -68,7 +68,7 @@ def test_set_is_its_environment_and_what_stands_behind_two_dashes_its_arguments(
     text = 'torchrun --nproc_per_node $1 pretrain_gpt.py --num-layers 2 %s "$2"\n' % ARGUMENTS
     assert layout(run("import", "megatron", "--run", script(text), "--", "4", "--swiglu")) == {"dp": 4}
     done = run("import", "megatron", "--run", script(text))
-    assert done.returncode == 2 and "error: train.sh may take arguments ($1 and so on), and was given none; they stand behind --\n" in done.stderr
+    assert done.returncode == 2 and "error: train.sh may take arguments ($1 and so on), and was given none; they stand after --\n" in done.stderr
 
 
 @needs_sandbox

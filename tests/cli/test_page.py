@@ -231,7 +231,7 @@ def test_844_step_by_step_in_a_browser(page, browser):
     assert cells(browser) == tables["after embedding_all_reduce"]
     assert browser.texts("article:not([hidden]) .board td.bad .rank") == ["rank 1\nowns", "rank 2\nowns"]
     spoken = browser.run("return document.querySelector('td[data-rank=\"1\"]').getAttribute('aria-label')")
-    assert spoken == "rank 1: g3 + (g0+g1)/2, handed to this rank's optimizer, wrong"
+    assert spoken == "rank 1: g3 + (g0+g1)/2, handed to the optimizer of this cell's rank, wrong"
     # Played from the beginning.
     browser.click("article:not([hidden]) .play")
     browser.wait("return document.querySelector('article:not([hidden]) .now strong').textContent === 'after zero'")

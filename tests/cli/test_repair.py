@@ -17,7 +17,7 @@ def test_repairs_are_ranked_and_verified(run, files):
     assert done.stdout.startswith(
         "mismatch  wrong.json  wrong\n"
         "\n"
-        "  1. mean; no more communication\n"
+        "  1. mean; no additional communication\n"
         '     { "set": "mean", "reduce": "avg" }\n'
     )
     assert done.stdout.count("     replayed at the file's own sizes by symbolic and host\n") == 3
@@ -199,8 +199,8 @@ def test_options_of_the_framework_come_before_edits_of_its_steps(run, files):
         "     replayed at the file's own sizes by symbolic and host\n"
         "     right at the file's own sizes as well, and proved for no others: 2 and 3"
     )
-    assert re.search(r"\n  \d+ other values of \d+ options were tried, one at a time; \d+ options have one that is right\n\n  1\. ", shown.stdout)
-    assert "has this and other repairs, and tries the options of the framework\n" in run("check", "twice.json").stdout
+    assert re.search(r"\n  \d+ other values of \d+ options were tried, one at a time; \d+ options have a value that is right\n\n  1\. ", shown.stdout)
+    assert "shows this repair and others, and tries other values of the framework's options\n" in run("check", "twice.json").stdout
     report = json.loads(run("repair", "-f", "json", "twice.json").stdout)
     assert list(report) == ["lockstep", "file", "verdict", "options", "option_values_tried", "repairs", "found", "tried", "time"]
     assert report["options"][0] == {
@@ -236,7 +236,7 @@ def test_no_options_are_promised_where_none_are_given(run, files):
     none["batch"]["loss"] = "sum"
     (files / "none.json").write_text(json.dumps(none))
     shown = run("check", "none.json").stdout
-    assert "has this and other repairs\n" in shown
+    assert "shows this repair and others\n" in shown
 
 
 def test_a_value_that_is_right_at_a_small_layout_alone_is_not_said_to_be_right(run, files):
@@ -313,7 +313,7 @@ FLAG = {"type": "boolean", "default": False}
 def test_values_are_judged_at_the_sizes_of_the_file(run, files, option, given, by, layout):
     write_with_option(files, option, [BACKWARD, {"name": "scale", "op": "scale", "by": by}, SUM], layout, given)
     assert rights(run, "own.json") == {"o": [option["default"] if given else True]}
-    assert "tried, one at a time; 1 option has one that is right\n" in run("repair", "own.json").stdout
+    assert "tried, one at a time; 1 option has a value that is right\n" in run("repair", "own.json").stdout
 
 
 def test_an_option_that_gives_the_micro_batches_is_not_overruled(run, files):
@@ -350,7 +350,7 @@ def test_an_option_that_takes_a_norm_or_clip_away_in_any_run_is_no_repair(run, f
     document = write_with_option(files, FLAG, [BACKWARD, *steps], layout, batch=batch)
     assert rights(run, "own.json") == {}
     shown = run("repair", "own.json").stdout
-    assert "1 other value of 1 option was tried, one at a time; none was found to be right; 1 matches without a norm or a clip that is taken now\n" in shown
+    assert "1 other value of 1 option was tried, one at a time; none was found to be right; 1 matches only as a norm or a clip loses a gradient\n" in shown
     assert json.loads(run("repair", "-f", "json", "own.json").stdout)["option_values_without_norm"] == [{"option": "o", "value": True}]
     document["schedule"]["options"] = {"o": True}
     (files / "with.json").write_text(json.dumps(document))

@@ -52,7 +52,7 @@ def test_what_the_file_expects_is_left_aside(run, files):
 
 def test_commands_that_are_printed_carry_it(run, files):
     done = run("check", "wrong.json", "--set", "dp=3")
-    assert "`lockstep repair wrong.json --set dp=3` has this" in done.stdout
+    assert "`lockstep repair wrong.json --set dp=3` shows this" in done.stdout
     assert run("repair", "wrong.json", "--set", "dp=3").returncode == 0
 
 

@@ -73,7 +73,7 @@ TEST_CASE("without a search the steps that spoil a gradient are blamed all the s
   CheckOptions options;
   options.blame = false;
   const CheckResult traced = check_text(megatron_844(), options);
-  CHECK(only(traced).why == "mixes shares of different weight: (g2+g3)/2 becomes g0 + (g2+g3)/2");
+  CHECK(only(traced).why == "adds up shares with coefficients in a wrong ratio: (g2+g3)/2 becomes g0 + (g2+g3)/2");
   CHECK(traced.repairs.empty());
   options.blame = true;
   options.blame_where_expected = true;

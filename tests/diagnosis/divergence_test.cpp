@@ -26,7 +26,7 @@ TEST_CASE("the first divergence is the step that mixes a stale share with a redu
   CHECK(point->before == "(g0+g1)/2");
   CHECK(point->after == "g3 + (g0+g1)/2");
   CHECK(point->broken);
-  CHECK(point->why == "mixes shares of different weight");
+  CHECK(point->why == "adds up shares with coefficients in a wrong ratio");
   REQUIRE(result.blame.size() == 1);
   CHECK(result.blame.front().step == "embedding_all_reduce");
 }
@@ -166,7 +166,7 @@ TEST_CASE("the step that clips otherwise is told, and not one that has not clipp
   const Divergence never =
       point_of(steps(mean + "," + norm + R"(, { "name": "clip", "op": "clip", "only": { "dp": 0 } })"), 1);
   CHECK(never.step.empty());
-  CHECK(never.why == "not clipped, and no step makes up for it");
+  CHECK(never.why == "not clipped, and no step adds it");
   const Divergence mixed =
       point_of(steps(norm + R"(, { "name": "clip", "op": "clip", "only": { "dp": 0 } }, )" + mean), 1);
   CHECK(mixed.step == "mean");
@@ -193,7 +193,7 @@ TEST_CASE("a clip is not what goes wrong where it clips what is wrong already") 
   const Divergence missing = point_of(steps(norm.substr(2) + clip), 1);
   CHECK(missing.step.empty());
   CHECK(missing.why ==
-        "the share of dp 0 is missing, the rest is 2 × the right gradient, clipped by another norm, and no step makes "
+        "the share of dp 0 is missing, the other shares count 2 ×, clipped by another norm, and no step makes "
         "up for it");
   // Or that of another parameter, which the norm counts as well.
   const CheckResult other = check_text(
@@ -208,5 +208,5 @@ TEST_CASE("a clip is not what goes wrong where it clips what is wrong already") 
                      R"(, { "name": "add", "op": "accumulate", "from": "t", "to": "grad" })"),
                0);
   CHECK(added.step == "add");
-  CHECK(added.why == "mixes shares of different weight");
+  CHECK(added.why == "adds up shares with coefficients in a wrong ratio");
 }

@@ -133,6 +133,8 @@ TEST_CASE("what is wrong with a step is said of what its edit does") {
               "comes too early: it belongs after mean; ");
   check_blame(of(twice, "twice", R"({ "move": "twice", "before": "micro_batches" })"), "twice",
               "comes too late: it belongs before micro_batches; ");
+  check_blame(of(twice, "twice", R"({ "move": "twice", "before": "mean" })"), "twice",
+              "belongs before mean, which has to move as well; ");
   check_blame(of(twice, "backward", R"({ "drop": "backward[0]" })"), "backward",
               "runs in micro-batch [0] as well and should not; ");
   check_blame(of(twice, "twice", R"({ "set": "twice", "by": "1", "params": null })"), "twice",

@@ -119,9 +119,9 @@ TEST_CASE("what is wrong with a key is said of what it was and of what it should
   CHECK(wrong(sum + R"(, "async": true)", R"("async": null)", "async") ==
         "is still in flight when its buffers are touched");
   CHECK(wrong(R"("op": "reduce_scatter", "over": "dp")", R"("geometry": { "kind": "flat" })", "geometry.kind") ==
-        "cuts the gradients otherwise than the steps that go with it");
+        "cuts the gradients in other places than the steps that use its slices");
   CHECK(wrong(R"("op": "norm", "count": "rank.dp == 0")", R"("count": null)", "count") == R"(should have no "count")");
   CHECK(wrong(R"("op": "norm")", R"("count": "rank.dp == 0")", "count") == R"(should have "count": rank.dp == 0)");
   CHECK(wrong(R"("op": "norm", "count": "rank.dp == 1")", R"("count": "rank.dp == 0")", "count") ==
-        R"(has rank.dp == 1 as "count" where rank.dp == 0 is right)");
+        R"(has "count": rank.dp == 1 and should have rank.dp == 0)");
 }

@@ -25,7 +25,7 @@ std::vector<std::string> said(const std::string& steps, const std::string& mean 
 
 const std::string agree = "All replicas agree: a comparison of ranks with each other shows nothing.";
 const std::string adam =
-    "Adam does not notice a factor that stays: its update does not depend on the size of the gradient.";
+    "Adam does not notice a constant factor: its update does not depend on the size of the gradient.";
 const std::string accepts = "A comparison with one device that accepts 8 % passes.";
 
 std::string behind(const std::string& by, const std::string& more = "") {
@@ -38,7 +38,7 @@ using Sentences = std::vector<std::string>;
 
 TEST_CASE("of a factor on every gradient it is said that the norm has it, and that Adam and a clip hide it") {
   CHECK(said(behind("3")) == Sentences{agree, "Every gradient is 3 times the right one, and so is the gradient norm.",
-                                       adam, "Where the norm is clipped, the factor is gone after the clip."});
+                                       adam, "Where clipping acts with the factor and without it, nothing of the factor is left after the clip."});
   CHECK(said("").empty());  // nothing is wrong
 }
 

@@ -152,7 +152,7 @@ TEST_CASE("a variable that a script does not set is named with its line, where i
   CHECK(import_mistakes(
             request_of_file("megatron", "run.sh",
                             script("if true; then TP=4; fi\n" + launch + "--tensor-model-parallel-size $TP\n")))
-            .find("TP is set in line 2, which is executed only perhaps") != std::string::npos);
+            .find("TP is set in line 2, which may not be executed") != std::string::npos);
   CHECK(import_mistakes(request_of_file("megatron", "run.sh", script(launch + "$MORE\n")))
             .find("MORE is not set in this script; give --set MORE=VALUE; it may hold arguments") != std::string::npos);
   ImportRequest request = request_of_file("megatron", "run.sh", script(launch + "$MORE\n"));

@@ -66,7 +66,7 @@ TEST_CASE("variables and arguments have a meaning for launch scripts of Megatron
       messages(titan) ==
       "--set: a configuration of torchtitan has no variables, only launch scripts of Megatron-LM have; leave --set "
       "out\n"
-      "the arguments behind --: only `lockstep import megatron` reads a framework's own arguments; give the file with "
+      "the arguments after --: only `lockstep import megatron` reads a framework's own arguments; give the file with "
       "the configuration of torchtitan in their place\n");
   ImportRequest arguments = megatron_request({});
   arguments.variables = {"TP=2"};

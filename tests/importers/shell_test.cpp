@@ -134,7 +134,7 @@ TEST_CASE("a default that is doubled again and again stands once, and what it se
 
 TEST_CASE("a script that stands for more text than anybody writes is a mistake in its line") {
   const std::string limit =
-      "error: the variables of this script stand for more than 64 MiB of text; give the arguments behind --\n";
+      "error: the variables of this script stand for more than 64 MiB of text; give the arguments after --\n";
   const auto doubled = [](const std::string& first, const std::string& again, int times) {
     std::string text = first + "\n";
     for (int i = 0; i < times; ++i) text += again + "\n";

@@ -103,7 +103,7 @@ TEST_CASE("what arrives from a part of the micro-batches, or from nobody else, i
       verified_run(run_with([](int owner, int rank, int step, int) { return step == 0 && owner == rank ? 1 : 0; }));
   REQUIRE(own.findings.size() == 1);
   CHECK(own.findings[0].what ==
-        "no data-parallel rank's contribution arrived but its own, with 1 where 1/2 was expected");
+        "no other data-parallel rank's contribution arrived, and its own came with 1 where 1/2 was expected");
   CHECK(own.findings[0].ranks == std::vector<int>{0, 1});
   CHECK(formulas(own) == Texts{"g0", "g1"});
 

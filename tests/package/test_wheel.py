@@ -79,4 +79,4 @@ def test_a_fresh_environment_gets_the_capture_and_the_pytest_plugin(environment,
     done = subprocess.run([torch_python(), "-m", "pytest", "--lockstep", "-q", "test_training.py"], cwd=tmp_path, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, env={**kept, "PYTHONPATH": str(packages)})
     assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
-    assert "no data-parallel rank's contribution arrived but its own, with 1 where 1/2 was expected" in done.stdout
+    assert "no other data-parallel rank's contribution arrived, and its own came with 1 where 1/2 was expected" in done.stdout

@@ -27,7 +27,7 @@ EXPECTED = {
                         " model has not, of the shapes [2, 4], [2]."),
     "frozen_head_of_its_own": ("match", (8, 0, 0), [0, 1], None),
     "unfrozen": ("match", (6, 0, 0), [0, 1], None),
-    "unfrozen_unreduced": ("mismatch", (4, 4, 0), [0, 1], "no data-parallel rank's contribution arrived but its own, with 1 where 1/2 was expected"),
+    "unfrozen_unreduced": ("mismatch", (4, 4, 0), [0, 1], "no other data-parallel rank's contribution arrived, and its own came with 1 where 1/2 was expected"),
     "unfrozen_unseen": ("undecided", (2, 0, 0), [0], "in optimizer step 0, an optimizer gets a gradient of what was frozen, and no backward pass was"
                         " seen that yields it" + NOT_JUDGED % "2.weight and 1 other"),
     "adversaries": ("match", (8, 0, 0), [0, 1, 2, 3], None),

@@ -53,7 +53,7 @@ TEST_CASE("explain prints the tables of Megatron-LM #844 after every step") {
                   "pp 1   g0 + (g2+g3)/2 * ✗   g3 + (g0+g1)/2 ~\n"
                   "\n"
                   "elements [115, 150)\n") != std::string::npos);
-  CHECK(text.ends_with("* handed to this rank's optimizer   ✗ wrong   ~ stale: another rank owns it\n"));
+  CHECK(text.ends_with("* handed to the optimizer of this cell's rank   ✗ wrong   ~ stale: another rank owns it\n"));
 }
 
 TEST_CASE("explain shows four ranges of elements, the wrong one among them, and all on demand") {
@@ -96,7 +96,7 @@ TEST_CASE("explain takes a parameter and a step") {
         "       dp 0   dp 1\n"
         "pp 1   g2 ~   (g2+g3)/2 *\n"
         "\n"
-        "* handed to this rank's optimizer   ~ stale: another rank owns it\n");
+        "* handed to the optimizer of this cell's rank   ~ stale: another rank owns it\n");
 }
 
 TEST_CASE("a parameter or step that does not exist is answered with the nearest") {

@@ -96,7 +96,7 @@ TEST_CASE("of one layout, schedule or value it is said that it was tried, of mor
 
 TEST_CASE("a repair that leaves a norm out says so, in JSON as in the text, and nothing where that is not known") {
   Repair repair = tried(0, 0);
-  const std::string sentence = "; a norm or a clip leaves a gradient out that it takes now\n";
+  const std::string sentence = "; takes a gradient out of a norm or a clip\n";
   CHECK_FALSE(says(printed(findings_with(repair)), "norm"));
   CHECK_FALSE(says(printed_json(findings_with(repair)), "keeps_norms"));
   repair.keeps_norms = true;
@@ -122,12 +122,12 @@ TEST_CASE("values that match without a norm are counted in the text and listed i
   CHECK_FALSE(says(printed(findings), "without a norm"));
   CHECK_FALSE(says(printed_json(findings), "option_values_without_norm"));
   findings.options.without_norm = {{"clip", Json()}};
-  CHECK(says(printed(findings), "; 1 matches without a norm or a clip that is taken now\n"));
+  CHECK(says(printed(findings), "; 1 matches only as a norm or a clip loses a gradient\n"));
   CHECK(says(printed_json(findings), R"("option_values_without_norm": [
     { "option": "clip", "value": null }
   ])"));
   findings.options.without_norm.push_back({"norm", Json::boolean(false)});
-  CHECK(says(printed(findings), "; 2 match without a norm or a clip that is taken now\n"));
+  CHECK(says(printed(findings), "; 2 match only as a norm or a clip loses a gradient\n"));
   CHECK(says(printed_json(findings), R"({ "option": "norm", "value": false })"));
 }
 

@@ -46,7 +46,7 @@ TEST_CASE("a mismatch tells ranks, formulas, the first divergence and the tables
   CHECK(contains(text, "      expected  (g0+g1+g2+g3)/2\n      hash      "));
   CHECK(
       contains(text,
-               "    wrong from step embedding_all_reduce on, which mixes shares of different weight: (g0+g1)/2 becomes "
+               "    wrong from step embedding_all_reduce on, which adds up shares with coefficients in a wrong ratio: (g0+g1)/2 becomes "
                "g3 + (g0+g1)/2\n"));
   CHECK(contains(text,
                  "    after dp_reduce_scatter, elements [40, 115)\n"
@@ -92,7 +92,7 @@ TEST_CASE("parameters that are wrong alike share a section") {
 TEST_CASE("a deadlock says who waits for whom") {
   const std::string text = text_of(
       check_text(two_ranks(R"({ "name": "lonely", "op": "all_reduce", "over": "dp", "when": "rank.dp == 0" })")));
-  CHECK(contains(text, "deadlock: nobody can go on\n    rank 0 waits in `lonely` for rank 1\n"));
+  CHECK(contains(text, "deadlock: ranks wait for calls that never come\n    rank 0 waits in `lonely` for rank 1\n"));
 }
 
 TEST_CASE("a wrong count in the norm is one line for all its ranks") {

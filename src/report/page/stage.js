@@ -2,7 +2,7 @@
 // The timeline of a parameter: steps to play, and what every rank holds after each.
 
 const range = (elements) => `[${elements[0]}, ${elements[1]})`;
-const words = { "~": "stale: another rank owns it", "*": "handed to this rank's optimizer", "✗": "wrong" };
+const words = { "~": "stale: another rank owns it", "*": "handed to the optimizer of this cell's rank", "✗": "wrong" };
 
 /** The states of a timeline: after each step, what every rank holds of every range. */
 const states = (timeline) => {
@@ -192,7 +192,7 @@ class Stage {
     const marks = new Set([...held.values()].flatMap((content) => [...content.marks]));
     const items = [make("span", {}, make("i"), "a slice of the buffer: each rank's share has its colour, as wide as its weight")];
     if (marks.has("~")) items.push(make("span", {}, make("i", { class: "stale" }), "~ stale: another rank owns it"));
-    if (marks.has("*")) items.push(make("span", {}, "* handed to this rank's optimizer"));
+    if (marks.has("*")) items.push(make("span", {}, "* handed to the optimizer of this cell's rank"));
     if (marks.has("✗")) {
       items.push(make("span", {}, make("i", { class: "bad" }), "✗ wrong: not what one device has"));
     }
