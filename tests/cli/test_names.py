@@ -82,7 +82,7 @@ def test_a_watched_file_with_an_odd_name(binary, files, odd):
 def test_the_command_that_is_suggested_is_one(binary, files, name):
     os.rename(files / "wrong.json", os.path.join(files, name))
     done = subprocess.run([binary, "check", "--", name], cwd=files, capture_output=True, check=False)
-    suggested = done.stdout.split(b"`lockstep repair ")[1].split(b"` has this")[0]
+    suggested = done.stdout.split(b"`lockstep repair ")[1].split(b"` shows this")[0]
     assert suggested.isascii() or name.startswith("plain")
     # As a shell reads it.
     told = subprocess.run(["bash", "-c", b"printf %s " + suggested], capture_output=True, check=True, env={"LC_ALL": "C"}).stdout
