@@ -194,15 +194,14 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   if (decides_by_classes(result, options)) {
     undecided = diagnosis::run_by_classes(result, options);
     if (undecided.empty()) {
-      EngineResult& found = *decided_by_classes(result);
-      const bool replayed = replay_beside(result, found);
+      const bool replayed = replay_beside(result, *decided_by_classes(result));
       if (options.host)
         diagnosis::leave_out(result, "host",
                              fmt::format("the layout is large, so that the verdict is the parametric engine's; {} "
                                          "(--engine symbolic,host does, where that fits)",
                                          replayed ? "symbolic replayed every rank and agrees, and nothing replayed numbers"
                                                   : "nothing was replayed rank by rank"));
-      return show_parametric(result, found, options);
+      return show_parametric(result, *decided_by_classes(result), options);
     }
   } else if (options.parametric) {
     undecided = diagnosis::run_by_classes(result, options);

@@ -61,7 +61,7 @@ TEST_CASE("who would not have noticed is said where it is known") {
   const CheckResult sum = check_text(two_ranks(R"({ "name": "mean", "op": "all_reduce", "over": "dp" })"));
   CHECK(says(sum.unnoticed, "Every gradient is 2 times the right one, and so is the gradient norm."));
   CHECK(says(sum.unnoticed, "Adam does not notice"));
-  CHECK(says(sum.unnoticed, "clipped"));
+  CHECK(says(sum.unnoticed, "left after the clip"));
   const CheckResult near = check_text(two_ranks(
       R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" }, { "name": "near", "op": "scale", "by": "21/20" })"));
   CHECK(says(near.unnoticed, "accepts 8 %"));

@@ -193,8 +193,7 @@ TEST_CASE("a clip is not what goes wrong where it clips what is wrong already") 
   const Divergence missing = point_of(steps(norm.substr(2) + clip), 1);
   CHECK(missing.step.empty());
   CHECK(missing.why ==
-        "the share of dp 0 is missing, the other shares count 2 ×, clipped by another norm, and no step makes "
-        "up for it");
+        "the share of dp 0 is missing, the other shares count 2 ×, clipped by another norm, and no step adds it");
   // Or that of another parameter, which the norm counts as well.
   const CheckResult other = check_text(
       steps(R"({ "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg", "params": ["v"] })" + norm + clip));

@@ -54,7 +54,7 @@ TEST_CASE("what a step does is said with its parameters and its group") {
       deed(
           R"({ "name": "m", "op": "zero", "buffer": "main" }, { "name": "s", "op": "accumulate", "from": "main", "to": "grad" })") ==
       "adds main to grad");
-  CHECK(deed(R"({ "name": "s", "op": "own", "over": "dp" })") == "runs own");
+  CHECK(deed(R"({ "name": "s", "op": "own", "over": "dp" })") == "says which rank owns which slice");
   CHECK(deed(R"({ "name": "a", "op": "all_reduce", "over": "dp", "async": true }, { "op": "wait", "for": "a" })") ==
         "waits for a");
   const Scenario scenario = with_last_steps(R"({ "name": "s", "op": "zero" })");
@@ -112,9 +112,9 @@ TEST_CASE("what is wrong with a key is said of what it was and of what it should
         "runs where rank.dp == 1 and should run where rank.dp == 0");
   CHECK(wrong(scale + R"(, "only": { "dp": [0] })", R"("only": null)", "only") ==
         "runs only where dp 0 and should run everywhere");
-  CHECK(wrong(scale, R"("buffer": "main")", "buffer") == R"(has the buffer grad as "buffer" and should have main)");
+  CHECK(wrong(scale, R"("buffer": "main")", "buffer") == R"(has "buffer": grad and should have main)");
   CHECK(wrong(scale + R"(, "buffer": "main")", R"("buffer": null)", "buffer") ==
-        R"(has the buffer main as "buffer" and should have grad)");
+        R"(has "buffer": main and should have grad)");
   CHECK(wrong(sum, R"("async": true)", "async") == "should be asynchronous");
   CHECK(wrong(sum + R"(, "async": true)", R"("async": null)", "async") ==
         "is still in flight when its buffers are touched");

@@ -15,9 +15,9 @@ std::string weighed_after_backward(const std::string& axis, const std::string& b
          tokens + R"(" },
     "model": { "preset": "llama", "layers": 1, "hidden": 16, "heads": 4, "query_groups": 2, "ffn": 24, "vocab": 32 },
     "schedule": { "steps": [
-      { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": 1 } ] },
-      { "name": "local_mean", "op": "scale", "by": ")" +
-         by + R"(" },
+      { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": 1 },
+                                                          { "name": "local_mean", "op": "scale", "by": ")" +
+         by + R"(" } ] },
       { "name": "mean", "op": "all_reduce", "over": ")" +
          axis + R"(", "reduce": "avg" } ] } })";
 }
@@ -34,7 +34,7 @@ TEST_CASE("a factor after backward that tells ranks of a sequence apart is told"
   const auto noted = [](const std::string& axis, const std::string& by, const std::string& tokens = "uneven") {
     const CheckResult result = check_text(weighed_after_backward(axis, by, tokens));
     REQUIRE(result.errors.empty());
-    return mentions(result, "local_mean multiplies by 1/") == 1;
+    return mentions(result, "local_mean multiplies by ") == 1;
   };
   CHECK(noted("cp", "1 / tokens"));
   CHECK(noted("sp", "1 / tokens"));
