@@ -170,7 +170,7 @@ std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::Known
   if (sizes.axes.count(Axis::edp) != 0) {
     for (const char* derived : {"edp", "dp_shard", "dp_replicate"}) layout.remove(derived);
     layout.set("dp", Json::number(std::to_string(sizes.axes.at(Axis::ep) * sizes.axes.at(Axis::edp))));
-    if (layout.find("etp") != nullptr) layout.set("etp", Json::number(std::to_string(sizes.axes.at(Axis::tp))));
+    if (is_written(Axis::etp)) layout.set("etp", Json::number(std::to_string(sizes.axes.at(Axis::tp))));
   }
   resized.set("layout", layout);
   if (sizes.micro_batches) {
@@ -244,12 +244,14 @@ std::optional<std::string> Layouts::enter() {
   if (!expert_) {
     if (auto limit = enter_expert_mesh()) return limit;
     if (is_moved) own_ = base_;
+    leave_unnamed();
     shrink();
   }
   add_rule_of_expert_mesh();
   find_allowed_micro_batches();
   find_allowed();
   keep_listed_tp_rank();
+  keep_unnamed();
   const bool is_open = !axes_.empty() || micro_batches_;  // else the statement is of one size anyway
   for (const Axis axis : listed_by_rank_) {
     const auto own = base_.axes.find(axis);
@@ -387,8 +389,7 @@ void Layouts::close(Axis axis, const Proof::Refused& refused) {
           : "what refuses them beside the other sizes that were tried may allow them beside others: " +
                 refusal(with(axis, refused.sizes.front()));
   // A file that says nothing of the axis leaves it as it is.
-  const Json* written = document_.find("layout");
-  if (!any_axes_ && (written == nullptr || written->find(name_of(axis)) == nullptr)) {
+  if (!any_axes_ && !is_written(axis)) {
     kept_.push_back({axis, own, why});
     return;
   }
@@ -453,7 +454,7 @@ std::optional<std::string> Layouts::enter_expert_mesh() {
   }
   expert_ = true;
   if (any_axes_) {
-    if (auto limit = open_digits(file_layout_.any)) return limit;
+    if (auto limit = open_digits(any_)) return limit;
   } else {
     keep_beside_experts();
     axes_ = {Axis::tp, Axis::ep, Axis::edp, Axis::pp};

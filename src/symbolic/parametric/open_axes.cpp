@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
+#include <iterator>
+#include <utility>
 
 #include "src/scenario/open_sizes.h"
 #include "src/symbolic/parametric/layouts.h"
+#include "src/symbolic/parametric/world.h"
 
 namespace lockstep::parametric {
 
@@ -26,9 +30,30 @@ bool speaks_of(const std::string& text, const std::string& word) {
 
 }  // namespace
 
+/// Whether the layout has the axis as a key, or it was asked for as though it had.
+bool Layouts::is_written(Axis axis) const {
+  const Json* written = document_.find("layout");
+  return options_.also_open.contains(axis) || (written != nullptr && written->find(name_of(axis)) != nullptr);
+}
+
+/// What was asked for is open beside what is "any".
+void Layouts::add_asked(bool parts) {
+  const auto add = [&](Axis axis) {
+    if (std::find(any_.begin(), any_.end(), axis) == any_.end()) any_.push_back(axis);
+  };
+  const bool whole = std::find(any_.begin(), any_.end(), Axis::dp) != any_.end();
+  for (const Axis axis : options_.also_open) {
+    if (axis == Axis::dp && parts && !whole) {
+      add(Axis::dp_shard);
+      add(Axis::dp_replicate);
+    } else {
+      add(axis == Axis::etp ? Axis::tp : axis);
+    }
+  }
+}
+
 void Layouts::find_open(const Scenario& scenario) {
   const Layout& layout = scenario.layout;
-  const Json* written = document_.find("layout");
   const auto part = [&](const char* key) {
     const Json* value = document_.find(key);
     return value == nullptr ? std::string() : write_json(*value);
@@ -44,9 +69,12 @@ void Layouts::find_open(const Scenario& scenario) {
     const bool preset = model != nullptr && !listed_parameters && (axis == Axis::pp || axis == Axis::tp);
     return placed || preset || speaks_of(text, std::string(name_of(axis)));
   };
-  const auto is_written = [&](Axis axis) { return written != nullptr && written->find(name_of(axis)) != nullptr; };
+  any_ = layout.any;
+  any_micro_batches_ = scenario::has_any_micro_batches(scenario);
+  any_given_ = !any_.empty() || any_micro_batches_;
   const auto has_part = [&](Axis axis) { return is_written(axis) || (listed_steps && speak_of(axis)); };
   const bool parts = layout.dp_replicate > 1 || has_part(Axis::dp_shard) || has_part(Axis::dp_replicate);
+  if (any_given_) add_asked(parts);
   std::vector<Axis> axes = {Axis::tp, Axis::cp, Axis::sp};
   if (parts) {
     axes.insert(axes.end(), {Axis::dp_shard, Axis::dp_replicate});
@@ -64,7 +92,7 @@ void Layouts::find_open(const Scenario& scenario) {
   for (const Axis axis : axes) base_.axes[axis] = sizes.at(axis);
   for (const Axis axis : layout.any) {
     if (is_expert_axis(axis)) base_.axes[axis] = 1;
-    if (axis == Axis::dp) base_.axes[axis] = layout.ep;  // which divides it
+    if (axis == Axis::dp) base_.axes[parts ? Axis::dp_shard : axis] = layout.ep;  // which divides it
   }
   // A list of tokens, or of micro-batches, is of given sizes.
   const Json* batch = document_.find("batch");
@@ -75,10 +103,10 @@ void Layouts::find_open(const Scenario& scenario) {
   const Json* tokens = batch == nullptr ? nullptr : batch->find("tokens");
   const Json* count = batch == nullptr ? nullptr : batch->find("micro_batches");
   micro_batches_ = (tokens == nullptr || !is_list(*tokens)) && (count == nullptr || !count->is_array());
-  any_axes_ = !layout.any.empty();
-  any_micro_batches_ = scenario::has_any_micro_batches(scenario);
-  any_given_ = any_axes_ || any_micro_batches_;
-  axes_ = any_given_ ? layout.any : axes;
+  any_axes_ = !any_.empty();
+  axes_ = any_given_ ? any_ : axes;
+  // dp as a whole is what its first part is, beside the other as the file has it.
+  if (parts) std::replace(axes_.begin(), axes_.end(), Axis::dp, Axis::dp_shard);
   micro_batches_ = micro_batches_ && (any_micro_batches_ || !any_given_);
   for (const Axis axis : layout.any) any_of_experts_ = any_of_experts_ || (is_expert_axis(axis) && is_written(axis));
   const bool listed = tokens != nullptr && is_list(*tokens);
@@ -133,21 +161,73 @@ std::optional<std::string> Layouts::open_digits(const std::vector<Axis>& any) {
   return std::nullopt;
 }
 
+/// An axis whose other sizes are not looked at: they are refused, whatever the others are, or the statement is about
+/// the one that it has.
+void Layouts::keep(Axis axis, const std::string& why, bool is_unnamed) {
+  Proof::Refused refused{axis, {}, most_tried, "", {}};
+  for (int size = 2; size <= most_tried; ++size) read(with(axis, size));  // which finds the rules that refuse them
+  list_refused(refused);
+  refused.from = refused_from(axis);
+  if (!refuses_all({{axis, SizeRange::from(2)}}, std::nullopt)) {
+    kept_.push_back({axis, base_.axes.at(axis), why, is_unnamed});
+  } else if (!refused.sizes.empty()) {
+    refused.why = why_refused_alone(axis, refused.sizes.front());
+    refused_.push_back(std::move(refused));
+  }
+}
+
 /// Axes that have no digit of their own beside experts, and are open without them: sizes above 1 are refused, or are
 /// not followed, and the statement is about size 1.
 void Layouts::keep_beside_experts() {
   for (const Axis axis : {Axis::cp, Axis::sp, Axis::dp_replicate}) {
-    if (std::find(axes_.begin(), axes_.end(), axis) == axes_.end()) continue;
-    Proof::Refused refused{axis, {}, most_tried, "", {}};
-    for (int size = 2; size <= most_tried; ++size) read(with(axis, size));  // which finds the rules that refuse them
-    list_refused(refused);
-    refused.from = refused_from(axis);
-    if (!refuses_all({{axis, SizeRange::from(2)}}, std::nullopt)) {
-      kept_.push_back({axis, 1, "beside experts larger sizes are not followed"});
-    } else if (!refused.sizes.empty()) {
-      refused.why = why_refused_alone(axis, refused.sizes.front());
-      refused_.push_back(std::move(refused));
-    }
+    if (std::find(axes_.begin(), axes_.end(), axis) != axes_.end())
+      keep(axis, "beside experts larger sizes are not followed", false);
+  }
+}
+
+/// Whether the layout gives a size of this digit: by its name, by that of what it is a part of, or by being no 1.
+bool Layouts::is_named(Axis axis) const {
+  if (is_written(axis) || own_.axes.at(axis) != 1) return true;
+  switch (axis) {
+    case Axis::tp:
+      return expert_ && is_written(Axis::etp);
+    case Axis::dp_shard:
+      return is_written(Axis::dp);
+    case Axis::dp_replicate:
+      // Beside a part that is given, dp gives the other one.
+      return is_written(Axis::dp) && (is_written(Axis::dp_shard) || options_.also_open.contains(Axis::dp));
+    case Axis::edp:
+      return is_written(Axis::dp) || is_written(Axis::dp_shard) || is_written(Axis::dp_replicate);
+    default:
+      return false;
+  }
+}
+
+/// Where the axes that the layout names are open alone: the others stay. A layout that names none leaves all open.
+void Layouts::leave_unnamed() {
+  if (options_.open == Prover::Options::Open::all || any_given_) return;
+  const auto is_open = [&](Axis axis) { return is_named(axis); };
+  if (std::none_of(axes_.begin(), axes_.end(), is_open)) return;
+  std::copy_if(axes_.begin(), axes_.end(), std::back_inserter(unnamed_), std::not_fn(is_open));
+  std::erase_if(axes_, std::not_fn(is_open));
+}
+
+/// The statement says of what stayed because nobody named it, and of what was asked for and is none.
+void Layouts::keep_unnamed() {
+  const auto is_told = [&](Axis axis) {
+    return std::any_of(kept_.begin(), kept_.end(), [&](const auto& one) { return one.axis == axis; }) ||
+           std::any_of(refused_.begin(), refused_.end(), [&](const auto& one) { return one.axis == axis; });
+  };
+  // What refuses one of them beside size 1 of another may allow both.
+  for (const Axis axis : unnamed_) allowed_[axis];
+  for (const Axis axis : unnamed_) {
+    if (!is_told(axis)) keep(axis, "the layout does not name it", true);
+  }
+  for (const Axis axis : unnamed_) allowed_.erase(axis);
+  if (expert_ || World::uses_expert_mesh(*read(base_)->schedule)) return;
+  for (const auto& [axis, size] : {std::pair(Axis::ep, file_layout_.ep), {Axis::etp, file_layout_.etp}}) {
+    if (options_.also_open.contains(axis) && !is_told(axis))
+      kept_.push_back({axis, size, "no parameter or step speaks of the expert mesh"});
   }
 }
 
