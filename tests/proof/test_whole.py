@@ -43,7 +43,7 @@ FILES = ["scenarios/colossalai/2192-norm-not-summed-over-experts-fixed.json",  #
 
 
 def prove(path, opened="all"):
-    done = subprocess.run([os.environ["LOCKSTEP_BINARY"], "prove", "-f", "json", "--proof", "--open", opened, str(path)],
+    done = subprocess.run([os.environ["LOCKSTEP_BINARY"], "prove", "-f", "json", "--proof", *(["--open", opened] if opened else []), str(path)],
                           capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     return json.loads(done.stdout, parse_float=Fraction)
@@ -76,7 +76,7 @@ def test_so_are_proofs_of_the_axes_that_the_layout_names_alone():
     counts = Counts()
     for name in (FILES[0], FILES[2]):
         report = prove(ROOT / name, opened="")
-        assert {"sp"} <= {one["axis"] for one in report["kept"] + report["refused"]}
+        assert any("--open" in one["why"] for one in report["kept"])
         check_whole(report, Scenario(ROOT / name), counts, random.Random(1), most_cases=CASES)
     assert counts.taken.count() <= MOST_TAKEN and counts.whole == 2
 
