@@ -67,11 +67,12 @@ struct Proof {
   };
   std::vector<Limit> limits;
   /// An axis, or the number of micro-batches, of which the engine follows one size, and the statement is about that:
-  /// the file says nothing of it, or experts stand beside it.
+  /// the file says nothing of it, its layout does not name it, or experts stand beside it.
   struct Kept {
     std::optional<Axis> axis;  ///< nothing for the number of micro-batches
     int size = 1;
-    std::string why;  ///< half a sentence
+    std::string why;          ///< half a sentence
+    bool is_unnamed = false;  ///< because the layout does not name it: Prover::Options::also_open opens it
     std::string name() const { return axis ? std::string(name_of(*axis)) : "micro_batches"; }
   };
   std::vector<Kept> kept;
@@ -98,6 +99,11 @@ class Prover {
  public:
   struct Options {
     bool steps = false;  ///< Proof::steps
+    /// Which axes are open where none is "any": all that the scenario speaks of, or those that its layout names, and
+    /// all where it names none.
+    enum class Open { all, named };
+    Open open = Open::all;
+    std::set<Axis> also_open;  ///< axes that are open as though the layout named them; some of the others may be "any"
     /// Reads the scenario's document after its sizes were changed; throws InputError where it is refused. Null: as a
     /// file of its own. What it returns must stay as it is as long as the prover lives.
     std::function<Scenario(const Json& document)> read = nullptr;

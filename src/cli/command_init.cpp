@@ -19,6 +19,7 @@ struct InitArguments {
 
 constexpr std::string_view starter = R"JSON(// A scenario of lockstep: one training step, and what must come out of it.
 //   lockstep check FILE      does every rank get the gradient that one device would compute?
+//   lockstep prove FILE      and for every size of the axes below?
 //   lockstep explain FILE    what every rank holds after every step
 //   lockstep show FILE       the process groups, parameters and steps that this expands to
 {

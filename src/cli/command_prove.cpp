@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>
@@ -23,14 +24,36 @@ namespace {
 
 struct ProveArguments : CommonOptions {
   std::vector<std::string> paths;
-  std::string counterexample, budget = "1";
+  std::string counterexample, open, budget = "1";
   bool proof = false;
 };
 
 constexpr std::int64_t largest_budget = 1000;
 
+/// The axes that are open beside those that a layout names: --open.
+Prover::Options open_axes(const std::string& text) {
+  Prover::Options options;
+  options.open = Prover::Options::Open::named;
+  // As a layout names them.
+  const std::vector<std::string> known = {"all", "tp", "cp", "sp", "dp", "dp_shard", "dp_replicate", "pp", "ep", "etp"};
+  if (text.empty()) return options;
+  for (const std::string& name : split_at(',', text)) {
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      usage_error(fmt::format("--open takes {}, separated by commas; found \"{}\"{}", fmt::join(known, ", "), name,
+                              did_you_mean(name, known)));
+    if (name == "all")
+      options.open = Prover::Options::Open::all;
+    else
+      options.also_open.insert(*axis_named(name));
+  }
+  return options;
+}
+
 int run(const ProveArguments& arguments) {
   const std::int64_t budget = number_of("--budget", arguments.budget, largest_budget);
+  Prover::Options options = open_axes(arguments.open);
+  options.steps = arguments.proof;
+  options.budget = static_cast<int>(budget);
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (files.empty()) return nothing_found(arguments.paths);
   if (!arguments.counterexample.empty() && files.size() != 1) {
@@ -61,9 +84,6 @@ int run(const ProveArguments& arguments) {
         return scenario::with_references_from(document, file, std::filesystem::path(place).parent_path());
       };
       moved(scenario.document);  // what could not be written is said before the work
-      Prover::Options options;
-      options.steps = arguments.proof;
-      options.budget = static_cast<int>(budget);
       const Prover prover(scenario, options);
       const Proof& proof = prover.proof();
       reporter->add(scenario, proof);
@@ -106,8 +126,9 @@ Command prove_command() {
   command.name = "prove";
   command.summary = "Prove a schedule right for every size of its layout, or say for which it is wrong.";
   command.text =
-      "Takes the sizes out of a scenario: tp, cp, sp, dp and pp, each \"any\" where the file says so, else all that a "
-      "framework or the listed steps speak of, and the number of micro-batches where every one goes through the same. "
+      "Takes the sizes out of a scenario: those that are \"any\" where the file has some, else those of the axes that "
+      "its layout names, and the number of micro-batches where every one goes through the same. --open takes more of "
+      "them; the answer says of which axis it is about one size. "
       "Then it follows all ranks at once, exactly, in a time that does not depend on the sizes. The answer holds for "
       "every number of ranks and, where tokens are uneven, for every number of tokens: right for every size; or for "
       "which sizes it is wrong, with the smallest layout at which it is, replayed on every rank. Sizes that the "
@@ -116,6 +137,7 @@ Command prove_command() {
       "decided.";
   command.examples = {
       {"lockstep prove scenario.json", "for which sizes is it right?"},
+      {"lockstep prove --open all scenario.json", "and for which of the axes that its layout does not name?"},
       {"lockstep prove scenario.json --counterexample smallest.json",
        "the smallest layout that is wrong, as a scenario"},
       {"lockstep prove --proof scenario.json", "what every rank holds after every step, for all sizes at once"},
@@ -127,6 +149,13 @@ Command prove_command() {
                             "Write the smallest layout that is wrong to FILE, as a scenario.",
                             {},
                             &arguments->counterexample},
+                           {"--open",
+                            "AXES",
+                            "Open these axes as well, as though the layout named them: names with commas between them, "
+                            "such as cp,sp, or all for each that the framework, or the listed steps, the parameters or "
+                            "the loss speak of.",
+                            {},
+                            &arguments->open},
                            {"--proof",
                             "",
                             "Print what the ranks hold after each step, in each case, for each class of parameters.",

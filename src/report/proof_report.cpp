@@ -114,6 +114,27 @@ std::string refused_beside_text(const Proof::Refused& refused) {
       report::number_list(refused.sizes), refused.sizes.size() == 1 ? "is" : "are", refused.sizes.front(), refused.why);
 }
 
+/// What --open takes for an axis: with experts edp is what is left of dp.
+std::string option_of(const Proof::Kept& kept) { return kept.axis == Axis::edp ? "dp" : kept.name(); }
+
+/// "  cp and sp stay 1: the layout does not name them; --open cp,sp opens them"
+std::string kept_text(const std::vector<Proof::Kept>& kept) {
+  std::string text;
+  std::vector<std::string> unnamed, options;
+  for (const Proof::Kept& one : kept) {
+    if (one.is_unnamed) {
+      unnamed.push_back(one.name());
+      options.push_back(option_of(one));
+    } else {
+      text += fmt::format("  {} stays {}: {}\n", one.name(), one.size, one.why);
+    }
+  }
+  if (unnamed.empty()) return text;
+  const bool one = unnamed.size() == 1;
+  return fmt::format("  {} {} 1: the layout does not name {}; --open {} opens {}\n{}", listed_words(std::move(unnamed)),
+                     one ? "stays" : "stay", one ? "it" : "them", fmt::join(options, ","), one ? "it" : "them", text);
+}
+
 /// What was found; `options`: quiet gives one line, verbose every limit and parameter.
 std::string findings_text(const Scenario& scenario, const Proof& proof, const ReportOptions& options) {
   const report::Style style(options.color);
@@ -127,8 +148,7 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
                                  report::changes_text(scenario), scenario.name, style.bold(statement));
   text += fmt::format("  {}; {}, {} of parameters\n", report::open_text(proof.axes, proof.micro_batches),
                       counted(proof.cases, "case"), counted(proof.classes, "class"));
-  for (const Proof::Kept& kept : proof.kept)
-    text += fmt::format("  {} stays {}: {}\n", kept.name(), kept.size, kept.why);
+  text += kept_text(proof.kept);
   for (const Proof::Refused& refused : proof.refused) text += refused_text(refused, options.verbose);
   for (const Proof::Refused& refused : proof.refused_beside) text += refused_beside_text(refused);
   for (const Proof::RefusedTogether& refused : proof.refused_together)
@@ -296,8 +316,9 @@ Json findings_json(const Scenario& scenario, const Proof& proof) {
   std::vector<Json> kept;
   kept.reserve(proof.kept.size());
   for (const Proof::Kept& one : proof.kept) {
+    const std::string why = one.is_unnamed ? fmt::format("{}; --open {} opens it", one.why, option_of(one)) : one.why;
     kept.push_back(
-        Json::object({{"axis", {}, text(one.name())}, {"size", {}, number(one.size)}, {"why", {}, text(one.why)}}));
+        Json::object({{"axis", {}, text(one.name())}, {"size", {}, number(one.size)}, {"why", {}, text(why)}}));
   }
   result.set("kept", Json::array(std::move(kept)));
   result.set("undecided", Json::array(std::move(limits)));

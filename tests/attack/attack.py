@@ -163,7 +163,8 @@ def asks_for_any(document):
 class Attack:
     """One batch of schedules: {scenario file: {file: document}}."""
 
-    def __init__(self, folder, seed, count, engines=("symbolic",)):
+    def __init__(self, folder, seed, count, engines=("symbolic",), opened=""):
+        self.opened = opened
         self.folder, self.rng, self.count, self.engines = folder, random.Random(f"points {seed}"), count, engines
         self.counts, self.broken = Counts(), {}
         self.sizes = []  # that are looked at whatever is drawn
@@ -175,7 +176,7 @@ class Attack:
         for files in schedules.values():
             for name, document in files.items():
                 self.write(name, document)
-        answers = program.prove(self.folder, list(schedules), self.broken)
+        answers = program.prove(self.folder, list(schedules), self.broken, self.opened)
         self.counts.schedules += len(schedules)
         self.counts.invalid += len(schedules) - len(answers)
         proofs = {name: Proof(answer) for name, answer in answers.items()}

@@ -19,31 +19,32 @@ import own
 import shrink
 
 BATCH = 50
-SOURCES = {"drawn": lambda seed: draw.Draw(seed).files(), "own": own.files}
+SOURCES = {"drawn": lambda seed: draw.Draw(seed).files(), "unnamed": lambda seed: draw.Draw(seed, unnamed=True).files(), "own": own.files}
 
 
-def one_batch(source, first, count, points, engines, keep):
+def one_batch(source, first, count, points, engines, keep, opened):
     with tempfile.TemporaryDirectory(prefix="lockstep-attack-") as name:
         folder = Path(name)
         schedules = {}
         for seed in range(first, first + count):
             files = SOURCES[source](seed)
             schedules[next(iter(files))] = files
-        found = attack.Attack(folder, first, points, engines).run(schedules)
+        found = attack.Attack(folder, first, points, engines, opened).run(schedules)
     for number, finding in enumerate(found.findings):
         files = schedules[finding.file]
         if number < 3 and finding.kind != "broken":  # the first ones small
-            files = shrink.shrink(files, finding.kind, finding.size)
+            files = shrink.shrink(files, finding.kind, finding.size, opened)
         keep.mkdir(parents=True, exist_ok=True)
         for name, document in files.items():
             (keep / name).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return found
 
 
-def run(source, first, count, points=12, engines=("symbolic", "parametric"), keep=Path("build/attack"), jobs=1, progress=None):
-    """Counts over schedules of the seeds `first` to `first + count - 1`: "drawn", or the frameworks' "own"."""
+def run(source, first, count, points=12, engines=("symbolic", "parametric"), keep=Path("build/attack"), jobs=1, progress=None, opened=""):
+    """Counts over schedules of the seeds `first` to `first + count - 1`: "drawn", of them those that have "unnamed" axes,
+    or the frameworks' "own". `opened`: what --open opens."""
     total = attack.Counts()
-    batches = [(source, seed, min(BATCH, first + count - seed), points, engines, keep) for seed in range(first, first + count, BATCH)]
+    batches = [(source, seed, min(BATCH, first + count - seed), points, engines, keep, opened) for seed in range(first, first + count, BATCH)]
     with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
         for found in pool.map(one_batch, *zip(*batches, strict=True)):
             total.add(found)
@@ -60,6 +61,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", type=Path, default=Path("build/attack"), help="folder for files that were found")
     parser.add_argument("--own", action="store_true", help="schedules of the built-in frameworks in place of drawn ones")
+    parser.add_argument("--unnamed", action="store_true", help="drawn ones of which the layout does not name every axis")
+    parser.add_argument("--open", default="", metavar="AXES", help="what proofs open beside what the layout names")
     parser.add_argument("--why", action="store_true", help="print why sizes were not decided, and how often")
     options = parser.parse_args()
     begin = time.monotonic()
@@ -70,7 +73,8 @@ def main():
         if sys.stderr.isatty() or total.schedules % 500 < BATCH:
             print(f"\r\033[K{total.schedules} schedules, {len(total.findings)} findings, {time.monotonic() - begin:.0f} s", end="", file=sys.stderr, flush=True)
 
-    total = run("own" if options.own else "drawn", options.seed, options.schedules, options.points, keep=options.keep, jobs=options.jobs, progress=progress)
+    total = run("own" if options.own else "unnamed" if options.unnamed else "drawn", options.seed, options.schedules, options.points,
+                keep=options.keep, jobs=options.jobs, progress=progress, opened=options.open)  # fmt: skip
     print(f"{total.text()} ({time.monotonic() - begin:.0f} s)")
     if options.why:
         for why, count in total.why.most_common():

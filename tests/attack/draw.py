@@ -11,8 +11,11 @@ LOSSES = ("token_mean", "token_mean", "micro_batch_mean", "piece_mean", "piece_m
 
 
 class Draw:
-    def __init__(self, seed):
+    def __init__(self, seed, unnamed=False):
+        """`unnamed`: the layout names some of the axes that the schedule speaks of, and none is "any"."""
         self.random = random.Random(f"lockstep attack {seed}")
+        self.hidden = random.Random(f"lockstep attack, what a layout does not name {seed}")
+        self.unnamed = unnamed
         self.name = f"s{seed}"
         self.framework = self.chance(0.6)
         self.has_model_file = self.chance(0.25)
@@ -42,7 +45,7 @@ class Draw:
         else:
             axes = [axis for axis, probability in (("dp", 0.9), ("tp", 0.3), ("pp", 0.35), ("cp", 0.3), ("sp", 0.15)) if self.chance(probability)] or ["dp"]
         self.random.shuffle(axes)
-        given = self.chance(0.75)  # else all that it speaks of is open
+        given = self.chance(0.75) and not self.unnamed  # else all that it names is open
         layout = {axis: "any" if given and (axis != "ep" or self.chance(0.7)) else self.one_of(2, 2, 3, 4, 6, 8, 14) for axis in axes}
         if not given and "ep" in layout:
             layout["dp"] = layout["ep"] * self.one_of(1, 2)
@@ -60,7 +63,19 @@ class Draw:
             layout["ep"] = layout["dp_replicate"] = self.one_of(2, 3, 4, 16)
         if "pp" in layout and self.chance(0.1):
             layout["virtual_stages"] = 2
+        if not given:
+            self.hide(layout)
         return layout, axes
+
+    def hide(self, layout):
+        """Leaves axes out of a layout, but one."""
+        may = [axis for axis in ("tp", "cp", "sp", "ep", "pp", *(() if "ep" in layout else ("dp", "dp_shard", "dp_replicate"))) if axis in layout]
+        if not self.unnamed and self.hidden.random() < 0.5:
+            return
+        self.hidden.shuffle(may)
+        for axis in may[: self.hidden.randrange(1, len(may)) if len(may) > 1 else 0]:
+            for key in {"tp": ("tp", "etp"), "pp": ("pp", "virtual_stages")}.get(axis, (axis,)):
+                layout.pop(key, None)
 
     def coordinate(self, axis):
         """A coordinate that the layout as written has; a few of an open axis."""

@@ -43,9 +43,9 @@ def read_proofs(text, _):
     return {answer["file"]: answer for answer in (answers if isinstance(answers, list) else [answers])}
 
 
-def prove(folder, files, broken):
-    """Answers of `lockstep prove -f json`, by file; files that are no valid scenario have none."""
-    return batched(folder, ["prove", "-f", "json"], files, read_proofs, broken)
+def prove(folder, files, broken, opened=""):
+    """Answers of `lockstep prove -f json`, by file; files that are no valid scenario have none. `opened`: of --open."""
+    return batched(folder, ["prove", "-f", "json", *(["--open", opened] if opened else [])], files, read_proofs, broken)
 
 
 def read_verdicts(text, errors):

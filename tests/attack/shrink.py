@@ -30,17 +30,17 @@ def without(document, path):
     return changed
 
 
-def still_found(files, kind, size, seed=1):
+def still_found(files, kind, size, opened="", seed=1):
     name = next(iter(files))
     with tempfile.TemporaryDirectory(prefix="lockstep-shrink-") as folder:
-        one = attack.Attack(Path(folder), seed, 4, ("symbolic", "parametric"))
+        one = attack.Attack(Path(folder), seed, 4, ("symbolic", "parametric"), opened)
         one.sizes = [size] if size else []
         found = one.run({name: files})
     return any(finding.kind == kind for finding in found.findings)
 
 
-def shrink(files, kind, size):
-    """Files of which nothing more can be left out, with the finding of this kind at this size."""
+def shrink(files, kind, size, opened=""):
+    """Files of which nothing more can be left out, with the finding of this kind at this size. `opened`: what --open opens."""
     again = True
     while again:
         again = False
@@ -52,6 +52,6 @@ def shrink(files, kind, size):
                     smaller = {**files, name: without(files[name], path)}
                 except (KeyError, IndexError, TypeError):
                     continue  # it went with something before
-                if still_found(smaller, kind, size):
+                if still_found(smaller, kind, size, opened):
                     files, again = smaller, True
     return files

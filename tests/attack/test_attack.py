@@ -21,14 +21,20 @@ def findings(counts):
 
 
 def test_what_a_proof_says_of_drawn_schedules_is_what_replays_find(counted, tmp_path):
-    counts = counted["drawn schedules"] = attacks.run("drawn", 1, 45 * ROUNDS, points=6, keep=tmp_path)
+    counts = counted["drawn schedules"] = attacks.run("drawn", 1, 45 * ROUNDS, points=6, keep=tmp_path, opened="all")
     assert not counts.findings, findings(counts)
     assert counts.points["match"] >= 80 and counts.points["mismatch"] >= 80 and counts.points["said"] >= 130
     assert counts.invalid <= 0.2 * counts.schedules
 
 
+def test_what_a_proof_says_of_the_axes_that_a_layout_names_is_what_replays_find(counted, tmp_path):
+    counts = counted["schedules with unnamed axes"] = attacks.run("unnamed", 1, 20 * ROUNDS, points=4, keep=tmp_path)
+    assert not counts.findings, findings(counts)
+    assert counts.points["match"] >= 10 and counts.points["mismatch"] >= 10 and counts.points["said"] >= 25
+
+
 def test_the_frameworks_own_schedules_are_decided_and_what_is_said_of_them_is_true(counted, tmp_path):
-    counts = counted["the frameworks' own"] = attacks.run("own", 0, 18 * ROUNDS, points=3, keep=tmp_path)
+    counts = counted["the frameworks' own"] = attacks.run("own", 0, 18 * ROUNDS, points=3, keep=tmp_path, opened="all")
     assert not counts.findings, findings(counts)
     assert counts.decided() >= 0.85 and sum(counts.verdicts.values()) >= 10
 

@@ -18,7 +18,7 @@ def proof(run, files):
         document = {"lockstep": 1, "layout": layout, "model": {"parameters": [{"name": "w", "shape": [720720]}]},
                     "batch": {"micro_batches": 1, "tokens": "even", "loss": "sum"}, "schedule": {"steps": steps}}  # fmt: skip
         (files / "a.json").write_text(json.dumps(document))
-        return json.loads(run("prove", "-f", "json", "a.json").stdout)
+        return json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)
 
     return ask
 
@@ -54,7 +54,7 @@ def test_an_equation_in_one_size_is_solved(proof, by, layout, statement):
 
 def test_what_is_not_decided_says_where(run):
     """Cuts that give an element other owners at no size that was tried."""
-    said = json.loads(run("prove", "-f", "json", str(DRIFTS)).stdout)
+    said = json.loads(run("prove", "--open", "all", "-f", "json", str(DRIFTS)).stdout)
     assert said["verdict"] == "undecided"
     assert said["undecided"][0]["sizes"] == "dp = 1, pp = 2, cp ≥ 2 and micro_batches = 1, wherever its cuts give an element these owners"
     assert {one["why"] for one in said["undecided"]} == {"there may be a mistake, which none of the sizes that were tried shows"}
@@ -72,10 +72,10 @@ def test_a_sentence_that_leaves_sizes_out_says_so(run, files):
     (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "own", "parameters": parameters}))
     document = {"lockstep": 1, "model": {"preset": "./m.jsonc"}, "batch": {"loss": "piece_mean"}, "schedule": {"steps": steps}}
     (files / "a.json").write_text(json.dumps(document))
-    said = json.loads(run("prove", "-f", "json", "a.json").stdout)["statement"]
+    said = json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)["statement"]
     assert said.endswith(", and perhaps at others, of the sizes that could be followed")
     # What names every size leaves none.
     steps.append({"name": "last", "op": "scale", "by": "3"})
     (files / "a.json").write_text(json.dumps(document))
-    said = json.loads(run("prove", "-f", "json", "a.json").stdout)["statement"]
+    said = json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)["statement"]
     assert said.startswith("wrong for every size") and "perhaps" not in said

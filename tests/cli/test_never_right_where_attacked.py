@@ -27,7 +27,7 @@ def asked(run, files):
     def ask(document, **sizes):
         (files / "a.json").write_text(json.dumps({**document, "layout": {**document["layout"], **sizes}}))
         if not sizes:
-            return json.loads(run("prove", "-f", "json", "a.json").stdout)
+            return json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)
         return run("check", "-q", "--no-blame", "--engine", "symbolic", "a.json").stdout.split()[0]
 
     return ask

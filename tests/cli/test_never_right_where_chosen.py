@@ -15,7 +15,7 @@ TWICE = {"name": "s", "op": "scale", "by": "2"}
 def proof_of(run, files):
     def prove(document, name="a.json"):
         (files / name).write_text(json.dumps(document))
-        return json.loads(run("prove", "-f", "json", name).stdout)
+        return json.loads(run("prove", "--open", "all", "-f", "json", name).stdout)
 
     return prove
 

@@ -17,7 +17,7 @@ def verdict(run, files):
     def ask(document, engine="", **sizes):
         (files / "a.json").write_text(json.dumps({**document, "layout": {**document["layout"], **sizes}}))
         if not engine:
-            return json.loads(run("prove", "-f", "json", "a.json").stdout)
+            return json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)
         return run("check", "-q", "--no-blame", "--engine", engine, "a.json").stdout.split()[0]
 
     return ask

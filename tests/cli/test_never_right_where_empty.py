@@ -56,7 +56,7 @@ def test_a_threshold_on_a_product_of_many_axes(threshold, limited, files):
         {"name": "s", "op": "scale", "by": "pp / pp * tp / tp"},
     ]
     (files / "a.json").write_text(json.dumps(document({"dp": 2}, W, steps, {"loss": "sum"})))
-    proof = json.loads(limited("prove", "-f", "json", "a.json", memory=1 << 30).stdout)
+    proof = json.loads(limited("prove", "--open", "all", "-f", "json", "a.json", memory=1 << 30).stdout)
     assert proof["verdict"] == "wrong"
     sizes = proof["counterexample"]["sizes"]
     product = 1

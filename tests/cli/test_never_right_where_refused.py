@@ -35,7 +35,7 @@ def asked(run, files):
             document["model"] = {"preset": "./m.jsonc"}
         (files / "a.json").write_text(json.dumps(document))
         if dp == "any":
-            return json.loads(run("prove", "-f", "json", "a.json").stdout)
+            return json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)
         return run("check", "-q", "--no-blame", "--engine", "symbolic", "a.json").stdout.split()[0]
 
     return ask
@@ -117,7 +117,7 @@ def test_a_rule_on_a_name_refuses_where_the_name_has_that_value_alone(asked):
 def test_a_rule_that_never_refused_refuses_nothing_by_itself(run):
     """tp stays 1 there for another reason; a rule on tp that no size has met was once said to refuse 2 to 8."""
     scenario = Path(__file__).resolve().parents[2] / "scenarios" / "nemo-automodel" / "3817-norm-without-ep-fixed.json"
-    proof = json.loads(run("prove", "-f", "json", str(scenario)).stdout)
+    proof = json.loads(run("prove", "--open", "all", "-f", "json", str(scenario)).stdout)
     found = [(one["axis"], one["sizes"], one["from"]) for one in proof["refused"]]
     assert found == [("sp", list(range(2, 65)), 2), ("ep", [3, *range(5, 65)], 5)]
     # Beside experts cp has no digit of its own: it is not followed, and this was not said.
@@ -133,7 +133,7 @@ def test_any_size_where_the_first_one_is_refused(run, files):
         document = {"lockstep": 1, "layout": {"dp": "any"}, "model": {"parameters": [{"name": "w", "shape": [720720]}]},
                     "batch": {"micro_batches": 1, "tokens": "even", "loss": "sum"}, "schedule": {"steps": [MICRO_BATCHES, REDUCE, once]}}
         (files / "a.json").write_text(json.dumps(document))
-        done = run("prove", "-f", "json", "a.json")
+        done = run("prove", "--open", "all", "-f", "json", "a.json")
         assert done.stderr == ""
         return json.loads(done.stdout)
 
@@ -173,13 +173,13 @@ def test_two_sizes_that_a_rule_refuses_together_are_named(layout, batch, refuse,
         count = changed.pop("micro_batches", 1 if batch.get("micro_batches") == "any" else batch.get("micro_batches", 1))
         return run("check", "-q", "--no-blame", "--engine", "symbolic", document({**numbers, **changed}, count)).stdout.split()[0]
 
-    proof = json.loads(run("prove", "-f", "json", document(layout, batch.get("micro_batches", 1))).stdout)
+    proof = json.loads(run("prove", "--open", "all", "-f", "json", document(layout, batch.get("micro_batches", 1))).stdout)
     assert proof["refused_together"] == ([] if sizes is None else [{"sizes": sizes, "why": "not at this size"}])
     if sizes is None:
         return
     assert proof["verdict"] in ("right", "undecided")
     assert verdict(**sizes) == "error"
-    shown = run("prove", document(layout, batch.get("micro_batches", 1))).stdout
+    shown = run("prove", "--open", "all", document(layout, batch.get("micro_batches", 1))).stdout
     assert "are refused together: not at this size" in shown
     if "micro_batches" not in sizes:
         assert all(verdict(**{axis: size}) == "match" for axis, size in sizes.items())
@@ -196,7 +196,7 @@ def test_sizes_are_refused_together_whatever_an_axis_has_that_is_not_open_any_mo
         return "a.json"
 
     assert run("check", "-q", "--no-blame", write(tp=1, cp=3, dp=3)).stdout.split()[0] != "error"
-    proof = json.loads(run("prove", "-f", "json", write(tp=1, cp=3, dp=3, pp=2)).stdout)
+    proof = json.loads(run("prove", "--open", "all", "-f", "json", write(tp=1, cp=3, dp=3, pp=2)).stdout)
     assert [one["sizes"] for one in proof["refused_together"]] == []
 
 
@@ -224,11 +224,11 @@ def test_a_rule_without_an_example_is_told_by_its_condition(layout, refuse, refu
         (files / "a.json").write_text(json.dumps(document))
         return "a.json"
 
-    proof = json.loads(run("prove", "-f", "json", write(layout)).stdout)
+    proof = json.loads(run("prove", "--open", "all", "-f", "json", write(layout)).stdout)
     stands_for_it = [one["sizes"] for one in proof["refused_together"]]
     if not stands_for_it:
         assert proof["rules"] == [{"condition": refuse, "why": "no world of {world}, but 9"}]
-        assert f"\n  sizes are refused where {refuse}: no world of {{world}}, but 9\n" in run("prove", "a.json").stdout
+        assert f"\n  sizes are refused where {refuse}: no world of {{world}}, but 9\n" in run("prove", "--open", "all", "a.json").stdout
     for sizes in [refused, *stands_for_it]:
         assert run("check", "-q", "--no-blame", "--engine", "symbolic", write(sizes)).stdout.split()[0] == "error"
 
@@ -239,6 +239,6 @@ def test_sizes_of_which_one_is_refused_alone_are_not_refused_together(run, files
     (files / "a.json").write_text(json.dumps({
         "lockstep": 1, "layout": DP_PP, "model": {"parameters": [{"name": "w", "shape": [4]}]},
         "batch": {"tokens": "even", "loss": "sum", "micro_batches": 1}, "schedule": {"framework": "./f.jsonc"}}))
-    proof = json.loads(run("prove", "-f", "json", "a.json").stdout)
+    proof = json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)
     assert proof["refused_together"] == []
     assert [one["condition"] for one in proof["rules"]] == ["dp > 4 and (pp > 2 or pp <= 2)"]

@@ -188,7 +188,7 @@ def test_a_condition_on_a_sum_of_sizes_does_not_cut_off_thousands(run, files):
     steps = [BACKWARD, {"name": "sum", "op": "all_reduce", "over": ["dp", "cp", "sp"]}]
     steps.append({"name": "twice", "op": "scale", "by": "2", "when": "sp + tp > 4095"})
     (files / "a.json").write_text(json.dumps(document({"sp": "any", "tp": "any"}, W, steps, SUM_LOSS)))
-    proof = json.loads(run("prove", "-f", "json", "a.json").stdout)
+    proof = json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)
     assert proof["verdict"] == "wrong" and proof["counterexample"]["sizes"]["sp"] == 4095
     assert proof["statement"].endswith("of the sizes that could be followed")
     assert len(proof["undecided"]) < 10 and all("sp + tp > 4095" in one["why"] for one in proof["undecided"])

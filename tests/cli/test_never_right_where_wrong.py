@@ -16,7 +16,7 @@ def proof_of(run, files):
     shutil.copytree(CASES, files, dirs_exist_ok=True)
 
     def prove(name):
-        return json.loads(run("prove", "-f", "json", name).stdout)
+        return json.loads(run("prove", "--open", "all", "-f", "json", name).stdout)
 
     return prove
 
@@ -205,7 +205,7 @@ def test_the_forms_of_the_built_in_models_are_followed(parameters, let, proof_of
 
 
 def test_experts_dealt_to_the_ep_ranks_are_followed(run):
-    done = run("prove", "-q", str(SCENARIOS / "megatron/7452-c2-average-ignores-scaling-factor-fixed.json"))
+    done = run("prove", "--open", "all", "-q", str(SCENARIOS / "megatron/7452-c2-average-ignores-scaling-factor-fixed.json"))
     assert "could be followed" not in done.stdout
 
 
@@ -220,7 +220,7 @@ FIXED = SCENARIOS / "megatron/5337-output-not-reduced-fixed.json"
 
 
 def test_edits_of_the_model_are_not_followed_and_nothing_is_called_right(run):
-    done = run("prove", str(EDITED))
+    done = run("prove", "--open", "all", str(EDITED))
     assert done.returncode == 1 and "the edits of the model are not followed" in done.stdout
     done = run("diff", str(EDITED), str(FIXED))
     assert done.returncode == 2 and "The edits of the model in the old one are not followed" in done.stdout
@@ -253,7 +253,7 @@ def test_an_etp_that_is_not_tp_is_not_taken_for_it(run, files):
     scenario = one_step({"name": "x", "op": "scale", "by": "etp / tp"}, {"tp": 4, "etp": 2, "dp": 2}, [{"name": "w", "shape": [8]}])
     (files / "etp.json").write_text(json.dumps(scenario))
     assert run("check", "-q", "etp.json").stdout.startswith("mismatch")
-    assert "right" not in run("prove", "-q", "etp.json").stdout
+    assert "right" not in run("prove", "--open", "all", "-q", "etp.json").stdout
 
 
 @pytest.mark.parametrize(

@@ -268,7 +268,7 @@ def test_a_coordinate_that_only_large_layouts_have_is_looked_at(run, files):
 def test_a_stage_counted_from_the_end_is_a_named_one_at_some_size(run, files):
     twice = {"op": "scale", "name": "twice", "by": 2, "only": {"pp": [4]}}
     for pp in (7, 8):
-        assert statement(run, files, one_parameter({"pp": pp}, [DP_SUM, twice], stage=-3)) == ("wrong", "wrong for pp = 7")
+        assert statement(run, files, one_parameter({"dp": 2, "pp": pp}, [DP_SUM, twice], stage=-3)) == ("wrong", "wrong for pp = 7")
 
 
 def test_sizes_around_the_files_own_are_tried_where_small_ones_are_refused(run, files):
@@ -343,7 +343,7 @@ def replays(run, files, *layouts):
 
 def test_a_condition_on_sizes_is_found_wherever_it_changes(run, files):
     own_framework(files)
-    assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with tp = 1\n"
+    assert run("prove", "--open", "all", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with tp = 1\n"
     products = "; for ".join(f"cp = {cp} and dp = {18 // cp}" for cp in (18, 1, 3, 2, 6, 9))
     for when, said in {"dp != 7": "wrong for dp = 7",
                        "dp < 9": "wrong as soon as dp ≥ 9",
@@ -354,7 +354,7 @@ def test_a_condition_on_sizes_is_found_wherever_it_changes(run, files):
                        "not (dp == 4 and cp == 3)": "wrong for cp = 3 and dp = 4",
                        "not (dp == 40 and cp == 3)": "wrong for cp = 3 and dp = 40"}.items():
         own_framework(files, when=when)
-        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  {said}, with tp = 1\n", when
+        assert run("prove", "--open", "all", "-q", "mine.json").stdout == f"wrong   mine.json  {said}, with tp = 1\n", when
     own_framework(files, when="dp * cp != 18")
     layouts = [{"dp": 18}, {"dp": 2, "cp": 9}, {"dp": 6, "cp": 3}, {"dp": 17}, {"dp": 18, "cp": 2}]
     assert replays(run, files, *layouts) == ["mismatch"] * 3 + ["match"] * 2
@@ -373,15 +373,15 @@ def test_a_condition_that_decides_nothing_changes_nothing(run, files):
     far = '"far": { "if": "dp == 200", "then": false, "else": true }, "farther": "far and dp == 300"'
     for when, said in {"far": "dp = 200", "not farther": "dp = 300", "cp == 1 or far": "cp ≥ 2 and dp = 200"}.items():
         own_framework(files, when=when, let=far)
-        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {said}, with tp = 1\n", when
+        assert run("prove", "--open", "all", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {said}, with tp = 1\n", when
     for when in ("true", "true or far", "not (false and farther)"):
         own_framework(files, when=when, let=far)
-        assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with tp = 1\n", when
+        assert run("prove", "--open", "all", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with tp = 1\n", when
 
 
 def test_a_value_that_depends_on_the_number_of_micro_batches_is_a_case(run, files):
     own_framework(files, backward='{ "if": "micro_batches == 4", "then": "1 / tokens", "else": "1 / (tokens * micro_batches)" }')
-    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for micro_batches = 4, with tp = 1\n"
+    assert run("prove", "--open", "all", "-q", "mine.json").stdout == "wrong   mine.json  wrong for micro_batches = 4, with tp = 1\n"
     assert replays(run, files, *({"dp": 2, "micro_batches": count} for count in (3, 4, 5))) == ["match", "mismatch", "match"]
 
 
@@ -421,7 +421,7 @@ def test_a_name_without_a_value_at_some_sizes_has_none_there(run, files):
         own_framework(files, let=let)
         text = (files / "mine.jsonc").read_text()
         (files / "mine.jsonc").write_text(text.replace('"op": "all_reduce"', '"op": "all_reduce", "reduce": "way"'))
-        assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for dp = 200, with tp = 1\n", let
+        assert run("prove", "--open", "all", "-q", "mine.json").stdout == "wrong   mine.json  wrong for dp = 200, with tp = 1\n", let
 
 
 def test_a_size_in_a_name_is_followed_or_leaves_the_proof_open(run, files):
@@ -432,18 +432,18 @@ def test_a_size_in_a_name_is_followed_or_leaves_the_proof_open(run, files):
         floored = "floor" in name or "part" in name
         (files / "mine.json").write_text((files / "mine.json").read_text().replace('"name": "w"', '"name": "%s"' % ("w0" if floored else "wfalse")))
         said = "open    mine.json  right where it could be followed" if floored else "wrong   mine.json  wrong for dp = 200, with tp = 1"
-        assert run("prove", "-q", "mine.json").stdout == said + "\n", name
+        assert run("prove", "--open", "all", "-q", "mine.json").stdout == said + "\n", name
     own_framework(files, let='"far": "floor(dp / 200)"')
     with_step(files, TWICE % ', "only": { "pp": ["far"] }')
     text = (files / "mine.jsonc").read_text()
     (files / "mine.jsonc").write_text(text.replace(TWICE % ', "only": { "pp": ["far"] }', '{ "name": "once", "op": "scale", "by": 1, "only": { "pp": ["far"] } }'))
-    assert run("prove", "-q", "mine.json").stdout.startswith("open ")
+    assert run("prove", "--open", "all", "-q", "mine.json").stdout.startswith("open ")
 
 
 def test_a_string_that_reads_like_a_name_is_none(run, files):
     own_framework(files, let='"far": "dp == 200", "kind": { "if": "true", "then": "\'far\'" }')
     with_step(files, TWICE % ', "when": "kind == \'far\'"')
-    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for every size, with tp = 1\n"
+    assert run("prove", "--open", "all", "-q", "mine.json").stdout == "wrong   mine.json  wrong for every size, with tp = 1\n"
 
 
 def test_a_default_of_the_layout_that_a_size_decides_is_a_case(run, files):
@@ -454,12 +454,12 @@ def test_a_default_of_the_layout_that_a_size_decides_is_a_case(run, files):
         text = (files / "mine.jsonc").read_text()
         (files / "mine.jsonc").write_text(text.replace('"batch":', '"layout": { %s }, "batch":' % layout))
         axis = "cp" if "cp" in layout else "pp"
-        assert run("prove", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {axis} = 50, with tp = 1\n", layout
+        assert run("prove", "--open", "all", "-q", "mine.json").stdout == f"wrong   mine.json  wrong for {axis} = 50, with tp = 1\n", layout
     own_framework(files)
     with_step(files, TWICE % ', "when": "cp == 1"')
     text = (files / "mine.jsonc").read_text()
     (files / "mine.jsonc").write_text(text.replace('"batch":', '"layout": { "cp": 2 }, "batch":'))
-    assert run("prove", "-q", "mine.json").stdout == "wrong   mine.json  wrong for cp = 1, with tp = 1\n"
+    assert run("prove", "--open", "all", "-q", "mine.json").stdout == "wrong   mine.json  wrong for cp = 1, with tp = 1\n"
 
 
 def test_whether_pipeline_groups_agree_is_not_taken_from_an_example(run, files):
@@ -475,7 +475,7 @@ def test_a_size_that_is_refused_beside_small_others_is_looked_at_beside_larger_o
     with_step(files, TWICE % ', "when": "alone"')
     text = (files / "mine.jsonc").read_text()
     (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or (dp == 1 and cp == 1)"'))
-    done = run("prove", "mine.json")
+    done = run("prove", "--open", "all", "mine.json")
     assert done.returncode == 1 and done.stdout.startswith("wrong ") and "dp 1, " in done.stdout
 
 
@@ -485,16 +485,16 @@ def test_sizes_that_are_refused_wherever_they_were_tried_are_not_called_right(ru
     text = (files / "mine.jsonc").read_text()
     (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or pp > 1 and micro_batches < 60"'))
     # The file says nothing of pp, so that the statement is about the size that could be read.
-    assert run("prove", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with pp = 1 and tp = 1\n"
-    assert "  pp stays 1: " in run("prove", "mine.json").stdout
+    assert run("prove", "--open", "all", "-q", "mine.json").stdout == "proved  mine.json  right for every size, with pp = 1 and tp = 1\n"
+    assert "  pp stays 1: " in run("prove", "--open", "all", "mine.json").stdout
     assert "the same gradients, with pp = 1 and tp = 1 (open: " in run("diff", "mine.json", "mine.json").stdout
     scenario = (files / "mine.json").read_text()
     (files / "mine.json").write_text(scenario.replace('{ "dp": 2 }', '{ "dp": 2, "pp": 1 }'))
-    assert run("prove", "-q", "mine.json").stdout == "open    mine.json  right where it could be followed\n"
-    assert "  not decided for pp ≥ 2: " in run("prove", "mine.json").stdout
+    assert run("prove", "--open", "all", "-q", "mine.json").stdout == "open    mine.json  right where it could be followed\n"
+    assert "  not decided for pp ≥ 2: " in run("prove", "--open", "all", "mine.json").stdout
     (files / "mine.json").write_text(scenario)
     (files / "mine.jsonc").write_text(text.replace('"refuse": "sp > 1"', '"refuse": "sp > 1 or dp > 1 and cp > 1 and dp < 30"'))
-    done = run("prove", "mine.json")
+    done = run("prove", "--open", "all", "mine.json")
     assert "open: dp, pp, micro_batches;" in done.stdout and "  cp stays 1: " in done.stdout
 
 

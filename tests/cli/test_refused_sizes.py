@@ -28,7 +28,7 @@ def cut(extent, **keys):
 def proof(run, files):
     def ask(document):
         (files / "a.json").write_text(json.dumps(document))
-        return json.loads(run("prove", "-f", "json", "a.json").stdout)
+        return json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)
 
     return ask
 
@@ -108,7 +108,7 @@ def test_a_layer_for_each_stage(run, files):
     """pp 7 was listed, and pp 8 was not: it was taken for a size that is allowed, and right."""
     document = {"lockstep": 1, "layout": {"pp": 3}, "model": GPT2, "batch": {"micro_batches": 2}, "schedule": {"framework": "megatron"}}
     (files / "a.json").write_text(json.dumps(document))
-    said = run("prove", "a.json").stdout
+    said = run("prove", "--open", "all", "a.json").stdout
     assert "  tp 3 and tp ≥ 5 are refused: tp 3: " in said
     assert "  pp ≥ 7 is refused: pp 7: 6 layers cannot fill pp * virtual_stages = 7 * 1 stages: some would be empty.\n" in said
 
@@ -119,13 +119,13 @@ def test_what_the_shapes_of_a_model_file_refuse_is_told(run, files, proof):
     document = scenario(model={"preset": "./m.jsonc"}, layout={"tp": 2, "dp": 2})
     [beside] = proof(document)["refused_beside"]
     assert (beside["axis"], beside["sizes"], beside["tried"]) == ("tp", [3, 5, 6, 7], 8)
-    assert "  tp 3, 5-7 are refused beside the other sizes that were tried, and larger ones may be: tp 3: " in run("prove", "a.json").stdout
+    assert "  tp 3, 5-7 are refused beside the other sizes that were tried, and larger ones may be: tp 3: " in run("prove", "--open", "all", "a.json").stdout
     # All that were tried are allowed, and others need not be.
     parameters[0]["shape"] = ["840"]
     (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "m", "sizes": {}, "parameters": parameters}))
     [beside] = proof(document)["refused_beside"]
     assert (beside["axis"], beside["sizes"]) == ("tp", [])
-    assert f'  sizes of tp above {beside["tried"]} may be refused: the model file cuts "w" over it\n' in run("prove", "a.json").stdout
+    assert f'  sizes of tp above {beside["tried"]} may be refused: the model file cuts "w" over it\n' in run("prove", "--open", "all", "a.json").stdout
     parameters[0]["shard"] = {}
     (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "m", "sizes": {}, "parameters": parameters}))
     assert proof(document)["refused_beside"] == []

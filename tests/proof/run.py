@@ -31,6 +31,7 @@ MOST_TAKEN = 0
 def main():
     parser = argparse.ArgumentParser(description=__doc__, prog="tools/proofs")
     parser.add_argument("files", nargs="*", type=Path, help="scenarios; default: all of the corpus that fit one host")
+    parser.add_argument("--open", default="all", metavar="AXES", help="what proofs open beside what the layout names, \"\" for nothing; default all")
     parser.add_argument("--lies", type=int, default=0, help="tells so many lies in each proof, which must be found")
     parser.add_argument("--oracle", action="store_true", help="compare the verdicts at single layouts with replays instead")
     parser.add_argument("--sizes", type=int, default=1 << 20, help="with --oracle: layouts of each scenario, at most; default all to 4")
@@ -49,7 +50,7 @@ def check(arguments):
     for number, path in enumerate(files):
         if sys.stderr.isatty():
             print(f"\r\033[K{number + 1} of {len(files)}: {path.name}", end="", file=sys.stderr, flush=True)
-        done = subprocess.run([os.environ["LOCKSTEP_BINARY"], "prove", "-f", "json", "--proof", str(path)],
+        done = subprocess.run([os.environ["LOCKSTEP_BINARY"], "prove", "-f", "json", "--proof", *(["--open", arguments.open] if arguments.open else []), str(path)],
                               capture_output=True, text=True, check=False)
         if not done.stdout:
             continue  # it is no valid scenario, as some of the corpus are meant not to be

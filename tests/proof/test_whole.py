@@ -42,8 +42,8 @@ FILES = ["scenarios/colossalai/2192-norm-not-summed-over-experts-fixed.json",  #
          "scenarios/torchtitan/1805-moe-input-gradient-in-the-model-fixed.json"]  # dispatched tokens
 
 
-def prove(path):
-    done = subprocess.run([os.environ["LOCKSTEP_BINARY"], "prove", "-f", "json", "--proof", str(path)],
+def prove(path, opened="all"):
+    done = subprocess.run([os.environ["LOCKSTEP_BINARY"], "prove", "-f", "json", "--proof", *(["--open", opened] if opened else []), str(path)],
                           capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     return json.loads(done.stdout, parse_float=Fraction)
@@ -70,6 +70,15 @@ def test_proofs_are_checked_whole(own):
     assert counts.taken.count() <= MOST_TAKEN, dict(counts.taken)
     assert counts.whole == counts.proofs == len(own) + len(FILES)
     assert counts.classes >= 60 and counts.steps >= 400 and counts.sizes >= 60 and counts.refused >= 100 and counts.conditions >= 10
+
+
+def test_so_are_proofs_of_the_axes_that_the_layout_names_alone():
+    counts = Counts()
+    for name in (FILES[0], FILES[2]):
+        report = prove(ROOT / name, opened="")
+        assert any("--open" in one["why"] for one in report["kept"])
+        check_whole(report, Scenario(ROOT / name), counts, random.Random(1), most_cases=CASES)
+    assert counts.taken.count() <= MOST_TAKEN and counts.whole == 2
 
 
 def test_every_kind_of_lie_is_found(own):

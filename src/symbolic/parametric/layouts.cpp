@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 #include <set>
 
@@ -24,17 +23,6 @@ namespace {
 /// These are tried where an axis allows few.
 constexpr int larger[] = {12, 16};
 constexpr std::size_t enough = 6;
-
-/// Whether a word stands by itself in a text.
-bool speaks_of(const std::string& text, const std::string& word) {
-  const auto is_letter = [&](std::size_t at) {
-    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
-  };
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
-  }
-  return false;
-}
 
 /// Whole numbers in an expression, but for those that no size is compared with.
 void add_numbers(const Expression::Node& node, std::set<int>& numbers) {
@@ -106,91 +94,6 @@ Sizes with_allowed_count(const Sizes& sizes, const std::vector<int>& more,
     if (count > 1 && allowed(other)) return other;
   }
   return sizes;
-}
-
-void Layouts::find_open(const Scenario& scenario) {
-  const Layout& layout = scenario.layout;
-  const Json* written = document_.find("layout");
-  const auto part = [&](const char* key) {
-    const Json* value = document_.find(key);
-    return value == nullptr ? std::string() : write_json(*value);
-  };
-  const Json* schedule = document_.find("schedule");
-  const Json* model = document_.find("model");
-  const bool listed_steps = schedule == nullptr || schedule->find("framework") == nullptr;
-  const bool listed_parameters = model != nullptr && model->find("parameters") != nullptr;
-  const std::string text = (listed_steps ? part("schedule") : "") + part("model") + part("batch");
-  const auto speak_of = [&](Axis axis) {
-    // A preset places its layers by stage and cuts them over tp.
-    const bool placed = axis == Axis::pp && listed_parameters && speaks_of(text, "stage");
-    const bool preset = model != nullptr && !listed_parameters && (axis == Axis::pp || axis == Axis::tp);
-    return placed || preset || speaks_of(text, std::string(name_of(axis)));
-  };
-  const auto is_written = [&](Axis axis) { return written != nullptr && written->find(name_of(axis)) != nullptr; };
-  const auto has_part = [&](Axis axis) { return is_written(axis) || (listed_steps && speak_of(axis)); };
-  const bool parts = layout.dp_replicate > 1 || has_part(Axis::dp_shard) || has_part(Axis::dp_replicate);
-  std::vector<Axis> axes = {Axis::tp, Axis::cp, Axis::sp};
-  if (parts) {
-    axes.insert(axes.end(), {Axis::dp_shard, Axis::dp_replicate});
-  } else {
-    axes.push_back(Axis::dp);
-  }
-  axes.push_back(Axis::pp);
-  const std::map<Axis, int> sizes = {{Axis::tp, layout.tp},
-                                     {Axis::cp, layout.cp},
-                                     {Axis::sp, layout.sp},
-                                     {Axis::dp, layout.dp},
-                                     {Axis::pp, layout.pp},
-                                     {Axis::dp_shard, layout.dp_shard},
-                                     {Axis::dp_replicate, layout.dp_replicate}};
-  for (const Axis axis : axes) base_.axes[axis] = sizes.at(axis);
-  for (const Axis axis : layout.any) {
-    if (is_expert_axis(axis)) base_.axes[axis] = 1;
-    if (axis == Axis::dp) base_.axes[axis] = layout.ep;  // which divides it
-  }
-  // A list of tokens, or of micro-batches, is of given sizes.
-  const Json* batch = document_.find("batch");
-  const auto is_list = [](const Json& value) {
-    return value.is_array() || std::any_of(value.members().begin(), value.members().end(),
-                                           [](const Json::Member& use) { return use.value.is_array(); });
-  };
-  const Json* tokens = batch == nullptr ? nullptr : batch->find("tokens");
-  const Json* count = batch == nullptr ? nullptr : batch->find("micro_batches");
-  micro_batches_ = (tokens == nullptr || !is_list(*tokens)) && (count == nullptr || !count->is_array());
-  any_axes_ = !layout.any.empty();
-  any_micro_batches_ = scenario::has_any_micro_batches(scenario);
-  any_given_ = any_axes_ || any_micro_batches_;
-  axes_ = any_given_ ? layout.any : axes;
-  micro_batches_ = micro_batches_ && (any_micro_batches_ || !any_given_);
-  for (const Axis axis : layout.any) any_of_experts_ = any_of_experts_ || (is_expert_axis(axis) && is_written(axis));
-  const bool listed = tokens != nullptr && is_list(*tokens);
-  std::vector<Axis> open;
-  for (const Axis axis : axes) {
-    const bool pinned = listed && axis != Axis::tp && axis != Axis::pp;
-    if (pinned && (is_written(axis) || speak_of(axis))) listed_by_rank_.push_back(axis);
-    if (!pinned && std::find(axes_.begin(), axes_.end(), axis) != axes_.end()) open.push_back(axis);
-  }
-  // Listed steps are written for some axes; the others stay as they are. Listed parameters that do not speak of tp are
-  // those of one tp rank.
-  const auto stays = [&](Axis axis) {
-    if (any_given_ || is_written(axis) || speak_of(axis)) return false;
-    if (listed_parameters && axis == Axis::tp) {
-      lists_one_tp_rank_ = !listed_steps;
-      return true;
-    }
-    return listed_steps && !(is_part_of(axis, Axis::dp) && (is_written(Axis::dp) || speak_of(Axis::dp)));
-  };
-  open.erase(std::remove_if(open.begin(), open.end(), stays), open.end());
-  std::erase_if(open, [&](Axis axis) { return options_.fixed.contains(axis); });
-  micro_batches_ = micro_batches_ && !options_.fixed_micro_batches;
-  axes_ = open;
-  base_.micro_batches =
-      count != nullptr && count->is_number()
-          ? static_cast<int>(Rational::parse(count->text()).value_or(Rational(2)).to_int64().value_or(2))
-          : 2;
-  if (count != nullptr && count->is_array()) base_.micro_batches.reset();
-  lists_micro_batches_ = listed && !any_given_ && base_.micro_batches && !options_.fixed_micro_batches;
-  own_ = base_;
 }
 
 std::shared_ptr<const Scenario> Layouts::read(const Sizes& sizes) const {
@@ -267,7 +170,7 @@ std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::Known
   if (sizes.axes.count(Axis::edp) != 0) {
     for (const char* derived : {"edp", "dp_shard", "dp_replicate"}) layout.remove(derived);
     layout.set("dp", Json::number(std::to_string(sizes.axes.at(Axis::ep) * sizes.axes.at(Axis::edp))));
-    if (layout.find("etp") != nullptr) layout.set("etp", Json::number(std::to_string(sizes.axes.at(Axis::tp))));
+    if (is_written(Axis::etp)) layout.set("etp", Json::number(std::to_string(sizes.axes.at(Axis::tp))));
   }
   resized.set("layout", layout);
   if (sizes.micro_batches) {
@@ -341,12 +244,14 @@ std::optional<std::string> Layouts::enter() {
   if (!expert_) {
     if (auto limit = enter_expert_mesh()) return limit;
     if (is_moved) own_ = base_;
+    leave_unnamed();
     shrink();
   }
   add_rule_of_expert_mesh();
   find_allowed_micro_batches();
   find_allowed();
   keep_listed_tp_rank();
+  keep_unnamed();
   const bool is_open = !axes_.empty() || micro_batches_;  // else the statement is of one size anyway
   for (const Axis axis : listed_by_rank_) {
     const auto own = base_.axes.find(axis);
@@ -484,8 +389,7 @@ void Layouts::close(Axis axis, const Proof::Refused& refused) {
           : "what refuses them beside the other sizes that were tried may allow them beside others: " +
                 refusal(with(axis, refused.sizes.front()));
   // A file that says nothing of the axis leaves it as it is.
-  const Json* written = document_.find("layout");
-  if (!any_axes_ && (written == nullptr || written->find(name_of(axis)) == nullptr)) {
+  if (!any_axes_ && !is_written(axis)) {
     kept_.push_back({axis, own, why});
     return;
   }
@@ -494,46 +398,6 @@ void Layouts::close(Axis axis, const Proof::Refused& refused) {
 
 bool Layouts::is_refused_at(Axis axis, int size) const {
   return refuses_all({{axis, SizeRange::exactly(Rational(size))}}, std::nullopt);
-}
-
-/// The digits that are open where the file says which sizes are "any"; half a sentence where they hang together in
-/// another way.
-std::optional<std::string> Layouts::open_digits(const std::vector<Axis>& any) {
-  const auto is_any = [&](Axis axis) { return std::find(any.begin(), any.end(), axis) != any.end(); };
-  const Json* written = document_.find("layout");
-  axes_.clear();
-  for (const Axis axis : any) {
-    // It is tp where the file does not say another size.
-    if (axis == Axis::etp && is_any(Axis::tp) && written->find("etp") == nullptr) continue;
-    if (axis == Axis::tp || axis == Axis::pp || (axis == Axis::ep && is_any(Axis::dp))) {
-      axes_.push_back(axis);
-    } else if (axis == Axis::dp) {
-      axes_.push_back(Axis::edp);
-    } else if (axis == Axis::ep) {
-      return "ep divides dp, so that both have to be \"any\"";
-    } else {
-      return "with experts the sizes of both meshes hang together, and tp, ep, dp and pp alone can be \"any\"";
-    }
-  }
-  return std::nullopt;
-}
-
-/// Axes that have no digit of their own beside experts, and are open without them: sizes above 1 are refused, or are
-/// not followed, and the statement is about size 1.
-void Layouts::keep_beside_experts() {
-  for (const Axis axis : {Axis::cp, Axis::sp, Axis::dp_replicate}) {
-    if (std::find(axes_.begin(), axes_.end(), axis) == axes_.end()) continue;
-    Proof::Refused refused{axis, {}, most_tried, "", {}};
-    for (int size = 2; size <= most_tried; ++size) read(with(axis, size));  // which finds the rules that refuse them
-    list_refused(refused);
-    refused.from = refused_from(axis);
-    if (!refuses_all({{axis, SizeRange::from(2)}}, std::nullopt)) {
-      kept_.push_back({axis, 1, "beside experts larger sizes are not followed"});
-    } else if (!refused.sizes.empty()) {
-      refused.why = why_refused_alone(axis, refused.sizes.front());
-      refused_.push_back(std::move(refused));
-    }
-  }
 }
 
 /// Where the digits are those of the dense mesh, a size of the other one that the file gives has to divide its ranks:
@@ -590,7 +454,7 @@ std::optional<std::string> Layouts::enter_expert_mesh() {
   }
   expert_ = true;
   if (any_axes_) {
-    if (auto limit = open_digits(file_layout_.any)) return limit;
+    if (auto limit = open_digits(any_)) return limit;
   } else {
     keep_beside_experts();
     axes_ = {Axis::tp, Axis::ep, Axis::edp, Axis::pp};

@@ -97,7 +97,13 @@ class Layouts {
 
   void hold(Read& read, const std::shared_ptr<const Scenario>& scenario) const;
   std::shared_ptr<Scenario> read_anew(const Sizes& sizes, scenario::KnownModels* known) const;
+  bool is_written(Axis axis) const;
+  bool is_named(Axis axis) const;
+  void add_asked(bool parts);
   void find_open(const Scenario& scenario);
+  void leave_unnamed();
+  void keep_unnamed();
+  void keep(Axis axis, const std::string& why, bool is_unnamed);
   void find_allowed_micro_batches();
   void shrink();
   void keep_listed_tp_rank();
@@ -132,6 +138,8 @@ class Layouts {
   Json document_;
   Sizes base_;
   std::vector<Axis> axes_;
+  std::vector<Axis> any_;      ///< that the file, or who asks, leaves open by name where some size is "any"
+  std::vector<Axis> unnamed_;  ///< that the layout does not name, and would be open
   bool micro_batches_ = false;
   bool any_given_ = false;            ///< the file says which sizes are open
   bool lists_one_tp_rank_ = false;    ///< parameters for the steps of a framework, which may act over tp
