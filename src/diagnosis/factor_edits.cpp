@@ -17,7 +17,12 @@ void FactorEdits::factor() {
       set_factor(old.times(size));
       set_factor(old.over(size));
     }
+    for (const Product& size : values_.axis_sizes) {  // upside down
+      if (old.multiplies_by(size)) set_factor(old.over(size).over(size));
+      if (old.divides_by(size)) set_factor(old.times(size).times(size));
+    }
     set_factor(Product());
+    set_factor(Product().over(old));
     normalize(old);
   }
   if (!row_.collective || row_.value != Operation::Value::reduction) return;
