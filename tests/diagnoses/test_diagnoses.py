@@ -64,8 +64,9 @@ SCENARIO = {
 
 
 def replayed(tmp_path, by, **repair):
-    SCENARIO["schedule"]["steps"][-1]["by"] = by
-    (tmp_path / "repaired.json").write_text(json.dumps(SCENARIO))
+    document = json.loads(json.dumps(SCENARIO))
+    document["schedule"]["steps"][-1]["by"] = by
+    (tmp_path / "repaired.json").write_text(json.dumps(document))
     found = Diagnosis("repaired", False)
     sizes.replay(found, [{"edits": [], "reach": "every size", "proof": "", "sizes": {"tried": 5}, **repair}], [tmp_path / "repaired.json"], tmp_path)
     return found
