@@ -178,6 +178,7 @@ Base find_base(const Scenario& scenario) {
 std::vector<Candidate> all_edits(const Schedule& schedule) {
   CandidateValues values = candidate_values(schedule, {});
   values.sizes = values.axis_sizes;
+  values.replaces_numbers = false;  // which other factors come to
   // All parameters: a step says that by naming none. And a step of frozen ones alone is as good as dropped.
   const std::vector<Parameter>& parameters = schedule.model.parameters();
   std::erase_if(values.selections, [&](const Selectors& selection) {

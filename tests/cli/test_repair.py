@@ -515,6 +515,24 @@ def test_a_factor_that_is_upside_down_is_turned(run, tmp_path, by, right):
     assert [one["step"] for one in blamed] == ["scale"]
 
 
+@pytest.mark.parametrize("layout, by, right", [({"dp": 4}, "1/2", "1 / dp"), ({"dp": 3}, "1/2", "1 / dp"), ({"dp": 6}, "2", "1 / dp"),
+                                               ({"dp": 2, "cp": 2}, "1/8", "1 / (cp * dp)")])
+def test_a_number_that_is_written_down_is_the_size_that_it_stands_for(run, tmp_path, layout, by, right):
+    """And not one that happens to be right here, such as micro_batches / (2 * dp)."""
+    document = with_steps(layout, [{"name": "w", "shape": [8]}], {"name": "sum", "op": "all_reduce", "over": list(layout)},
+                          {"name": "scale", "op": "scale", "by": by}, micro_batches=2)
+    (tmp_path / "wrong.json").write_text(json.dumps(document))
+    best = json.loads(run("repair", "-f", "json", "wrong.json").stdout)["repairs"][0]
+    assert (best["edits"], best["reach"]) == ([{"set": "scale", "by": right}], "every size")
+    said = json.loads(run("check", "-f", "json", "wrong.json").stdout)["diagnosis"]
+    assert said["repairs"][0]["edits"] == best["edits"] and [one["step"] for one in said["blame"]] == ["scale"]
+    document["schedule"]["steps"][1]["steps"][0]["by"] = "1 / (tokens * 3)"
+    document["schedule"]["steps"][3]["by"] = right
+    (tmp_path / "wrong.json").write_text(json.dumps(document))
+    best = json.loads(run("repair", "-f", "json", "wrong.json").stdout)["repairs"][0]
+    assert (best["edits"], best["reach"]) == ([{"set": "backward", "by": "1 / (tokens * micro_batches)"}], "every size")
+
+
 def test_a_norm_that_counts_one_copy_of_what_is_tied_leaves_nothing_out(run, tmp_path):
     parameters = [{"name": "e", "shape": [8], "stage": 0, "tied": "t"}, {"name": "h", "shape": [8], "stage": 1, "tied": "t"}, {"name": "w", "shape": [8]}]
     document = with_steps({"pp": 2}, parameters, {"name": "tie", "op": "all_reduce", "over": "pp", "params": ["tied:t"]},
