@@ -25,7 +25,7 @@ struct DiffArguments : CommonOptions {
 
 std::shared_ptr<const Scenario> read_side(const std::string& file, const std::vector<std::string>& changes) {
   Scenario scenario = scenario::read_changed_scenario(file, changes);
-  for (const std::string& change : changes) scenario.file += (&change == &changes.front() ? " with " : ", ") + change;
+  scenario.changes = changes;
   if (!scenario.layout.any.empty())
     usage_error(
         fmt::format("{} has an axis of size \"any\", and diff compares the ranks of one layout: give it a size, "

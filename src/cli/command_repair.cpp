@@ -24,6 +24,7 @@
 #include "src/report/repair_report.h"
 #include "src/scenario/changed_keys.h"
 #include "src/scenario/insert_edits.h"
+#include "src/scenario/moved_references.h"
 
 namespace lockstep::cli {
 
@@ -100,10 +101,11 @@ void write_repaired(const CheckResult& result, const report::RepairFindings& fin
   for (const Json& edit : findings.repairs[take - 1].edits) edits.push_back(report::one_line(edit));
   // Where sizes are "any", the result is about a scenario of given ones.
   const Scenario as_written = read_scenario_file(result.file);
-  const std::string text = scenario::text_with_edits(as_written, edits);
   const std::string path = arguments.write ? result.file : arguments.to;
+  const std::string place = scenario_at(path, result.file);
+  const std::string text = scenario::text_with_edits(as_written, edits, std::filesystem::path(place).parent_path());
   // The repair was found at sizes of its own; with "any" the whole may not be decided.
-  if (const std::string why = why_no_scenario(result.file, text); !why.empty())
+  if (const std::string why = why_no_scenario(place, text); !why.empty())
     usage_error(
         fmt::format("repair {} is right at the sizes that are shown, but with it {} is no valid scenario: {}; "
                     "the file is not written",
@@ -143,6 +145,9 @@ int run(const RepairArguments& arguments) {
   const bool changes = arguments.write && !arguments.output.empty();
   keep_apart({arguments.output, arguments.to, changes ? file : "", changes ? file + ".orig" : ""});
   for (const std::string& path : {arguments.output, arguments.to}) keep_what_was_read(path);
+  if (!arguments.to.empty())
+    scenario::moved_references(result.scenario->document, file,
+                               std::filesystem::path(scenario_at(arguments.to, file)).parent_path());
   Output output(arguments.output,
                 report::kind_of_format(arguments.format));  // what cannot be written is said before the search
   report::RepairFindings findings;

@@ -57,13 +57,14 @@ OptionRow include_row() {
 
 OptionRow set_row() {
   static std::vector<std::string> changes;
-  return {"--set",
-          "KEY=VALUE",
-          "Read scenarios as if this stood in them: an axis or micro_batches, such as dp=4, an option of the "
-          "framework, or a key with dots, such as batch.loss=sum; may be given several times. What the file expects is "
-          "then left aside.",
-          {},
-          &changes};
+  return {
+      "--set",
+      "KEY=VALUE",
+      "Read scenarios as if this stood in them: an axis or micro_batches, such as dp=4, an option of the "
+      "framework, or a key of the file, with dots to one inside, such as batch.loss=sum; may be given several times. "
+      "What the file expects is then left aside.",
+      {},
+      &changes};
 }
 
 OptionRow output_row(std::string* file) {

@@ -31,6 +31,7 @@ struct CandidateValues {
   std::vector<Geometry> geometries;      ///< of steps, those that a kind alone does not say: `counts`
   std::vector<std::string> selectors;    ///< single ones without "!"; of long lists those that choose what is wrong
   std::vector<std::string> buffers, uses;
+  bool replaces_numbers = true;  ///< plain numbers in factors, by sizes that they may stand for
   /// The groups that a step has.
   struct Written {
     std::string step;

@@ -17,7 +17,13 @@ void FactorEdits::factor() {
       set_factor(old.times(size));
       set_factor(old.over(size));
     }
+    for (const Product& size : values_.axis_sizes) {  // upside down
+      if (old.multiplies_by(size)) set_factor(old.over(size).over(size));
+      if (old.divides_by(size)) set_factor(old.times(size).times(size));
+    }
     set_factor(Product());
+    set_factor(Product().over(old));
+    if (values_.replaces_numbers) replace_numbers(old);
     normalize(old);
   }
   if (!row_.collective || row_.value != Operation::Value::reduction) return;
@@ -31,6 +37,18 @@ void FactorEdits::factor() {
       }
       scale = scenario::with(std::move(scale), "by", &Step::by, std::optional(by.expression()));
       add(Kind::factor, Edit::insert(std::move(scale), step_.name, true));
+    }
+  }
+}
+
+void FactorEdits::replace_numbers(const Product& old) {
+  const Product others = old.without_numbers();
+  if (others.to_string() == old.to_string()) return;
+  for (const Product& size : values_.axis_sizes) {
+    set_factor(others.over(size));
+    set_factor(others.times(size));
+    for (const Product& other : values_.axis_sizes) {
+      if (&other > &size) set_factor(others.over(size).over(other));
     }
   }
 }

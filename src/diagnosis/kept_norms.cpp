@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "lockstep/diagnostic.h"
@@ -37,6 +38,11 @@ Guarded guarded_in(const Schedule& schedule) {
       for (std::size_t position = 0; position < call.buffers->size(); ++position) {
         if (!call.owned.empty() && call.owned[position].empty()) continue;
         const LocalBuffer& buffer = schedule.model.local(call.rank).buffers[at((*call.buffers)[position])];
+        if (event.op == Op::norm) {  // of what is tied one copy
+          const std::vector<Logical>& logicals = schedule.model.logicals();
+          guarded.emplace(call.optimizer_step, event.op, logicals[at(logicals[at(buffer.logical)].original)].name);
+          continue;
+        }
         for (const int parameter : buffer.parameters)
           guarded.emplace(call.optimizer_step, event.op, schedule.model.parameters()[at(parameter)].name);
       }
@@ -49,12 +55,26 @@ Guarded guarded_in(const Schedule& schedule) {
 
 bool says_norms(const Schedule& before, const Schedule& after) {
   const std::vector<Parameter>& parameters = before.model.parameters();
-  for (const Op op : {Op::norm, Op::clip}) {
+  // A norm counts one copy of what is tied; a clip changes each.
+  std::vector<std::vector<int>> counted(before.model.logicals().size()), clipped;
+  for (const Logical& logical : before.model.logicals()) {
+    for (const int parameter : logical.parameters) {
+      if (parameters[at(parameter)].frozen) continue;
+      counted[at(logical.original)].push_back(parameter);
+      clipped.push_back({parameter});
+    }
+  }
+  for (const auto& [op, all] : {std::pair(Op::norm, &counted), {Op::clip, &clipped}}) {
     const std::vector<ActingStep> those_before = steps_of_op(before, op), those_after = steps_of_op(after, op);
-    for (const Parameter& parameter : parameters) {
-      const auto acts = [&](const ActingStep& step) { return step.acts_on(parameter); };
-      if (parameter.frozen || std::none_of(those_before.begin(), those_before.end(), acts)) continue;
-      if (std::none_of(those_after.begin(), those_after.end(), acts)) return false;
+    const auto acts_on = [&](const std::vector<ActingStep>& steps, int parameter) {
+      return std::any_of(steps.begin(), steps.end(),
+                         [&](const ActingStep& step) { return step.acts_on(parameters[at(parameter)]); });
+    };
+    for (const std::vector<int>& together : *all) {
+      const auto any = [&](const std::vector<ActingStep>& steps) {
+        return std::any_of(together.begin(), together.end(), [&](int parameter) { return acts_on(steps, parameter); });
+      };
+      if (any(those_before) && !any(those_after)) return false;
     }
   }
   return true;

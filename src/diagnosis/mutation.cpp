@@ -37,13 +37,13 @@ struct MutantOutcome {
 
 /// Throws InputError for what ranks meet in a step that cannot be evaluated, and InternalError where both engines have
 /// an answer and it is not the same.
-MutantOutcome outcome_of(const Schedule& schedule) {
+MutantOutcome outcome_of(const Schedule& schedule, const MutationEngines& engines) {
   using Found = ParametricResult::Verdict;
-  MutantOutcome outcome = {replayed_verdict(schedule), {}};
+  MutantOutcome outcome = {engines.symbolic(schedule), {}};
   if (outcome.verdict != Verdict::match) outcome.engines = {"symbolic"};
   Found found = Found::undecided;
   try {
-    found = run_parametric(schedule).verdict;
+    found = engines.parametric(schedule).verdict;
   } catch (const InputError&) {
     // It meets a mistake in the schedule.
   }
@@ -178,6 +178,7 @@ Base find_base(const Scenario& scenario) {
 std::vector<Candidate> all_edits(const Schedule& schedule) {
   CandidateValues values = candidate_values(schedule, {});
   values.sizes = values.axis_sizes;
+  values.replaces_numbers = false;  // which other factors come to
   // All parameters: a step says that by naming none. And a step of frozen ones alone is as good as dropped.
   const std::vector<Parameter>& parameters = schedule.model.parameters();
   std::erase_if(values.selections, [&](const Selectors& selection) {
@@ -191,7 +192,8 @@ std::vector<Candidate> all_edits(const Schedule& schedule) {
 
 class Run {
  public:
-  explicit Run(const std::shared_ptr<const Scenario>& scenario) : scenario_(*scenario), small_(small_layout(scenario)) {
+  Run(const std::shared_ptr<const Scenario>& scenario, const MutationEngines& engines)
+      : scenario_(*scenario), engines_(engines), small_(small_layout(scenario)) {
     mutation_.scenario = scenario;
     mutation_.small = small_.scenario;
     mutation_.as_in_file = small_.scenario == scenario;
@@ -233,7 +235,7 @@ class Run {
     try {
       const Scenario small = edited(*small_.scenario, candidate.edit);
       if (!seen_.insert(hash_of(small)).second) return void(++mutation_.same);
-      const MutantOutcome outcome = outcome_of(*small.schedule);
+      const MutantOutcome outcome = outcome_of(*small.schedule, engines_);
       mutant.document = small.document;
       if (outcome.verdict == Verdict::match)
         prove(mutant, candidate.edit, edited(scenario_, candidate.edit));
@@ -291,9 +293,13 @@ class Run {
     if (!base_.right) {
       Json document = example.document;
       document.set("schedule", *scenario_.document.find("schedule"));
-      if (replayed_verdict(*read_scenario(document, scenario_.file).schedule) != Verdict::match) return false;
+      if (engines_.symbolic(*read_scenario(document, scenario_.file).schedule) != Verdict::match) return false;
     }
-    kill(mutant, {replayed_verdict(*read_scenario(example.document, scenario_.file).schedule), {"parametric"}});
+    const Verdict verdict = engines_.symbolic(*read_scenario(example.document, scenario_.file).schedule);
+    if (verdict == Verdict::match)
+      throw InternalError(fmt::format("the parametric engine proves it wrong at {}, and the symbolic engine says match",
+                                      describe(example.sizes)));
+    kill(mutant, {verdict, {"parametric"}});
     mutant.sizes = describe(example.sizes);
     mutant.document = example.document;
     return true;
@@ -306,8 +312,8 @@ class Run {
       MutantOutcome outcome;
       try {
         const Scenario there = edited(*layout.scenario, edit);
-        if (replayed_verdict(*there.schedule) == Verdict::match) continue;
-        outcome = outcome_of(*there.schedule);
+        if (engines_.symbolic(*there.schedule) == Verdict::match) continue;
+        outcome = outcome_of(*there.schedule, engines_);
         mutant.document = there.document;
       } catch (const InputError&) {
         continue;  // what it changes is not there at these sizes
@@ -330,6 +336,7 @@ class Run {
   }
 
   const Scenario& scenario_;
+  const MutationEngines& engines_;
   const MutationLayout small_;
   Base base_;
   std::optional<std::vector<MutationLayout>> around_;
@@ -339,6 +346,8 @@ class Run {
 
 }  // namespace
 
-Mutation mutate(const std::shared_ptr<const Scenario>& scenario) { return Run(scenario).all(); }
+Mutation mutate(const std::shared_ptr<const Scenario>& scenario, const MutationEngines& engines) {
+  return Run(scenario, engines).all();
+}
 
 }  // namespace lockstep::diagnosis

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/parametric.h"
 #include "lockstep/scenario.h"
 #include "lockstep/verdict.h"
+#include "src/diagnosis/outcome_verdict.h"
 
 namespace lockstep::diagnosis {
 
@@ -47,9 +50,15 @@ struct Mutation {
   double seconds = 0;
 };
 
+/// What judges mutants.
+struct MutationEngines {
+  std::function<Verdict(const Schedule&)> symbolic = replayed_verdict;
+  std::function<ParametricResult(const Schedule&)> parametric = run_parametric;
+};
+
 /// Applies every single edit to a scenario that is right, and lets the engines judge each: the symbolic and the
 /// parametric engine at a small layout, and whatever is right there the parametric engine for every size, beside the
 /// symbolic engine at layouts around it. Throws InternalError where engines disagree.
-Mutation mutate(const std::shared_ptr<const Scenario>& scenario);
+Mutation mutate(const std::shared_ptr<const Scenario>& scenario, const MutationEngines& engines = {});
 
 }  // namespace lockstep::diagnosis

@@ -46,6 +46,16 @@ bool Product::contains(const std::vector<std::string>& factors, const Product& o
   });
 }
 
+Product Product::without_numbers() const {
+  const auto is_number = [](const std::string& factor) {
+    return factor.find_first_not_of("0123456789.") == std::string::npos;
+  };
+  Product product = *this;
+  std::erase_if(product.numerator_, is_number);
+  std::erase_if(product.denominator_, is_number);
+  return product;
+}
+
 Product Product::times(const Product& other) const {
   Product product = *this;
   for (const std::string& factor : other.numerator_) product.multiply(factor, false);

@@ -24,6 +24,8 @@ class Product {
   /// Whether all factors of another one, which has no divisor, are factors or divisors of this.
   bool multiplies_by(const Product& other) const { return contains(numerator_, other); }
   bool divides_by(const Product& other) const { return contains(denominator_, other); }
+  /// Without the factors and divisors that are plain numbers.
+  Product without_numbers() const;
   Product times(const Product& other) const;
   Product over(const Product& other) const;
   std::string to_string() const;

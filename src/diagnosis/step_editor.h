@@ -54,6 +54,8 @@ class FactorEdits : private StepEditor {
   void reduction();
 
  private:
+  /// A plain number may be a size of the layout that somebody has written down.
+  void replace_numbers(const Product& old);
   /// Divisors by token counts, with and without what else divides.
   void normalize(const Product& old);
   /// What the rank counts in one micro-batch, counted over several ranks and the micro-batches.

@@ -71,19 +71,27 @@ std::string blame_text(const CheckResult& result, bool verbose, const Style& sty
   if (result.repairs.empty()) return "";
   std::string text = "\n";
   for (const Blame& blame : result.blame) text += at_fault_text(blame, verbose, style);
-  for (const std::string& line : right_with(result.repairs.front().edits)) text += fmt::format("    {}\n", line);
+  for (const std::string& line : right_with(result)) text += fmt::format("    {}\n", line);
   if (result.repairs.front().keeps_norms == false) text += "    (which takes a gradient out of a norm or a clip)\n";
-  text += fmt::format("    `lockstep repair {}` shows this repair and others{}\n", arguments_for(result.file),
-                      has_options_alone(result) ? ", and tries the options of the framework" : "");
+  // Where sizes are "any", what is right at the layout that is shown need not be among what is right at all.
+  text += fmt::format(
+      "    `lockstep repair {}` {}{}\n", arguments_for(result.file),
+      result.written != nullptr ? "looks for what is right for every size" : "shows this repair and others",
+      has_options_alone(result) ? ", and tries other values of the framework's options" : "");
   for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);
   return text;
 }
 
-std::vector<std::string> right_with(const std::vector<Json>& edits) {
+std::vector<std::string> right_with(const std::vector<Json>& edits, const std::string& where) {
   std::vector<std::string> lines;
   lines.reserve(edits.size());
-  for (const Json& edit : edits) lines.push_back((lines.empty() ? "right with " : "together with ") + one_line(edit));
+  for (const Json& edit : edits)
+    lines.push_back((lines.empty() ? "right " + where + "with " : "together with ") + one_line(edit));
   return lines;
+}
+
+std::vector<std::string> right_with(const CheckResult& result) {
+  return right_with(result.repairs.front().edits, result.written != nullptr ? "at this layout " : "");
 }
 
 void write_json_repair(const Repair& repair, JsonWriter& json) {

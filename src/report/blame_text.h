@@ -21,8 +21,10 @@ std::string at_fault_text(const Blame& blame, bool verbose, const Style& style);
 /// A value on one line, as an edit stands in a file.
 std::string one_line(const Json& value);
 
-/// "right with {…}", "together with {…}": an edit a line, all of which it takes.
-std::vector<std::string> right_with(const std::vector<Json>& edits);
+/// "right with {…}", "together with {…}": an edit a line, all of which it takes. `where`: "at this layout ".
+std::vector<std::string> right_with(const std::vector<Json>& edits, const std::string& where = "");
+/// The first repair that a check found, which is right at the layout that it shows.
+std::vector<std::string> right_with(const CheckResult& result);
 
 /// "at most 1.5 MB more per rank", "no additional communication", "1.5 MB less …".
 std::string added_bytes_text(double bytes);

@@ -5,6 +5,7 @@
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/report/differing_gradients.h"
 #include "src/report/json_writer.h"
+#include "src/report/text_report.h"
 
 namespace lockstep {
 
@@ -12,7 +13,7 @@ namespace {
 
 void side_json(report::JsonWriter& json, const ComparedSchedule& side) {
   json.begin_object();
-  json.key("file").string(side.scenario->file);
+  json.key("file").string(side.scenario->file + report::changes_text(*side.scenario));
   json.key("outcome").string(diagnosis::name_of(side.outcome));
   json.key("calls").number(side.communication.calls);
   json.key("bytes").number(side.communication.bytes);

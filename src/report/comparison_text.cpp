@@ -11,6 +11,7 @@
 #include "lockstep/report.h"
 #include "src/base/bytes_text.h"
 #include "src/base/counted.h"
+#include "src/base/shell_quoted.h"
 #include "src/diagnosis/fold_names.h"
 #include "src/diagnosis/outcome_verdict.h"
 #include "src/report/brief_statement.h"
@@ -115,21 +116,30 @@ class TextComparison {
     }
   }
 
+  /// As an argument of a command, with what was changed.
+  static std::string command_file(const ComparedSchedule& side) {
+    std::string text = argument_for(side.scenario->file);
+    for (const std::string& change : side.scenario->changes) text += " --set " + shell_quoted(change);
+    return text;
+  }
+
   void head() const {
     const std::string verdict = !comparison_.apart.empty()       ? style_.bad("cannot be compared")
                                 : comparison_.same()             ? style_.good("same gradients")
                                 : comparison_.same_gradients()   ? style_.bad("other norms")
                                 : !comparison_.gradients.empty() ? style_.bad("other gradients")
                                                                  : style_.bad("not complete");
-    write_(fmt::format("{}  {} → {}\n", verdict, report::one_line_text(comparison_.before.scenario->file),
-                       report::one_line_text(comparison_.after.scenario->file)));
+    const auto name = [](const ComparedSchedule& side) {
+      return report::one_line_text(side.scenario->file) + report::changes_text(*side.scenario);
+    };
+    write_(fmt::format("{}  {} → {}\n", verdict, name(comparison_.before), name(comparison_.after)));
     for (const std::string& reason : comparison_.apart) write_("  " + reason + "\n");
     if (!comparison_.apart.empty()) return;
     write_("  " + report::layout_text(*comparison_.after.scenario) + "\n");
     for (const auto& [name, side] : {std::pair("old", &comparison_.before), std::pair("new", &comparison_.after)}) {
       if (side->outcome != Outcome::Kind::complete)
         write_(fmt::format("  The {} one ends in a {} (lockstep check {}).\n", name,
-                           style_.bad(diagnosis::name_of(side->outcome)), report::one_line_text(side->scenario->file)));
+                           style_.bad(diagnosis::name_of(side->outcome)), report::one_line_text(command_file(*side))));
     }
     if (comparison_.step < 0) {
       write_("  There is no optimizer step that both complete, so no gradients are compared.\n");

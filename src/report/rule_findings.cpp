@@ -311,7 +311,7 @@ class Gatherer {
     for (const Blame& blame : result_.blame)
       finding.lines.push_back(fmt::format("at fault: {}, which {}", blame.step, blame.why));
     if (result_.repairs.empty()) return;
-    for (std::string& line : right_with(result_.repairs.front().edits)) finding.lines.push_back(std::move(line));
+    for (std::string& line : right_with(result_)) finding.lines.push_back(std::move(line));
   }
 
   const CheckResult& result_;

@@ -8,6 +8,8 @@
 
 #include "src/base/at.h"
 #include "src/base/counted.h"
+#include "src/scenario/key_table.h"
+#include "src/scenario/text_keys.h"
 
 namespace lockstep::scenario {
 
@@ -27,6 +29,7 @@ std::vector<std::string> path_of(const std::string& key) {
   if (key == "framework") return {"schedule", "framework"};
   if (key == "micro_batches") return {"batch", key};
   if (axis_named(key)) return {"layout", key};
+  if (find_key(object_row(Object::scenario), key) != nullptr) return {key};
   if (key.find('.') == std::string::npos) return {"schedule", "options", key};
   std::vector<std::string> parts(1);
   for (const char c : key) {
@@ -43,6 +46,13 @@ class Change {
  public:
   Change(std::string text, std::vector<std::string> path, Json value)
       : text_(std::move(text)), path_(std::move(path)), value_(std::move(value)) {}
+
+  const std::vector<std::string>& path() const { return path_; }
+
+  /// Whether the change is of what stands at `outer`, or of a part of it.
+  bool is_within(const std::vector<std::string>& outer) const {
+    return outer.size() <= path_.size() && std::equal(outer.begin(), outer.end(), path_.begin());
+  }
 
   /// `json`: what stands at the first `depth` parts of the path.
   Json in(const Json& json, std::size_t depth = 0) const {
@@ -120,6 +130,7 @@ void want_framework(const Json& document, const std::string& change, const std::
     return;
   std::vector<std::string> known = axis_names();
   known.emplace_back("micro_batches");
+  for (const ObjectKey& key : object_row(Object::scenario).keys) known.emplace_back(key.name);
   refuse_change(
       fmt::format("\"{}\" cannot be set: \"{}\" is neither an axis nor micro_batches, and the file names no "
                   "framework whose option it could be{}",
@@ -128,9 +139,11 @@ void want_framework(const Json& document, const std::string& change, const std::
 
 }  // namespace
 
-Json with_changes(const Json& document, const std::vector<std::string>& changes, const std::string& option) {
+Json with_changes(const Json& document, const std::string& file, const std::vector<std::string>& changes,
+                  const std::string& option) {
   if (changes.empty()) return document;
   Json changed = document;
+  std::vector<Change> bare;  // texts that look like something else
   for (const std::string& change : changes) {
     const std::size_t sign = change.find('=');
     if (sign == std::string::npos || sign == 0)
@@ -140,8 +153,17 @@ Json with_changes(const Json& document, const std::vector<std::string>& changes,
     if (!option.empty() && path.front() == "expect")
       refuse_change(fmt::format("\"{}\" cannot be set: what a file expects is left aside with {}", change, option));
     const std::string name = option.empty() ? change : fmt::format("{} {}", option, change);
-    const Json value = value_of(name, change.substr(sign + 1));
+    const std::string text = change.substr(sign + 1);
+    const Json value = value_of(name, text);
     changed = Change(change, path, value).in(changed);
+    std::erase_if(bare, [&](const Change& earlier) { return earlier.is_within(path); });
+    if (value.is_number() || value.is_boolean()) bare.emplace_back(change, path, Json::string(text, value.place()));
+  }
+  // A later change may name the framework or the model whose key an earlier one sets.
+  const std::filesystem::path folder =
+      file == standard_input_name ? std::filesystem::path() : std::filesystem::path(file).parent_path();
+  for (const Change& one : bare) {
+    if (holds_text(changed, folder, one.path())) changed = one.in(changed);
   }
   changed.remove("expect");
   return changed;
@@ -149,7 +171,7 @@ Json with_changes(const Json& document, const std::vector<std::string>& changes,
 
 Scenario read_changed_scenario(const std::string& file, const std::vector<std::string>& changes) {
   Scenario scenario = read_scenario_file(file);
-  return changes.empty() ? scenario : read_scenario(with_changes(scenario.document, changes), file);
+  return changes.empty() ? scenario : read_scenario(with_changes(scenario.document, file, changes), file);
 }
 
 namespace {

@@ -5,6 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "src/scenario/moved_references.h"
 
 namespace lockstep::scenario {
 
@@ -45,11 +48,17 @@ Replacement edits_into(const std::string& text, const Json& schedule, const std:
 
 }  // namespace
 
-std::string text_with_edits(const Scenario& scenario, const std::vector<std::string>& edits) {
+std::string text_with_edits(const Scenario& scenario, const std::vector<std::string>& edits,
+                            const std::filesystem::path& folder) {
   std::string text = scenario.document.place().source->text;
   std::vector<Replacement> replacements = {edits_into(text, *scenario.document.find("schedule"), edits)};
   if (const Json* expect = scenario.document.find("expect"))
     replacements.push_back({expect->place().begin, expect->place().end, "{ \"verdict\": \"match\" }"});
+  for (const MovedReference& one : moved_references(scenario.document, scenario.file, folder)) {
+    std::string path = write_json(one.path);
+    path.pop_back();  // the newline
+    replacements.push_back({one.path.place().begin, one.path.place().end, std::move(path)});
+  }
   std::sort(replacements.begin(), replacements.end(),
             [](const Replacement& a, const Replacement& b) { return a.begin > b.begin; });
   for (const Replacement& one : replacements) text.replace(one.begin, one.end - one.begin, one.text);

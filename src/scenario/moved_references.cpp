@@ -24,11 +24,11 @@ std::string path_from(const fs::path& folder, const fs::path& file) {
 
 }  // namespace
 
-Json with_references_from(const Json& document, const std::string& file, const fs::path& folder) {
+std::vector<MovedReference> moved_references(const Json& document, const std::string& file, const fs::path& folder) {
   const fs::path home = file == standard_input_name ? fs::path() : fs::path(file).parent_path();
   std::error_code error;
-  if (fs::equivalent(home.empty() ? "." : home, folder.empty() ? "." : folder, error)) return document;
-  Json moved = document;
+  if (fs::equivalent(home.empty() ? "." : home, folder.empty() ? "." : folder, error)) return {};
+  std::vector<MovedReference> moved;
   for (const auto& [part, key] : {std::pair("schedule", "framework"), {"model", "preset"}}) {
     const Json* written = document.find(part);
     const Json* reference = written == nullptr ? nullptr : written->find(key);
@@ -40,11 +40,28 @@ Json with_references_from(const Json& document, const std::string& file, const f
           {Diagnostic{reference->place(), fmt::format("a scenario in \"{}\" could not name the file \"{}\", which {}",
                                                       folder.empty() ? "." : folder.string(), there.string(), why)}});
     if (fs::path(reference->text()).is_absolute()) continue;
-    Json changed = *written;
-    changed.set(key, Json::string(path_from(folder, there)));
-    moved.set(part, changed);
+    moved.push_back({part, key, Json::string(path_from(folder, there), reference->place())});
   }
+  // Which editors alone read.
+  const Json* schema = document.find("$schema");
+  if (schema != nullptr && schema->is_string() && fs::path(schema->text()).is_relative() &&
+      schema->text().find(':') == std::string::npos)
+    moved.push_back({"", "$schema", Json::string(path_from(folder, home / schema->text()), schema->place())});
   return moved;
+}
+
+Json with_references_from(const Json& document, const std::string& file, const fs::path& folder) {
+  Json result = document;
+  for (const MovedReference& one : moved_references(document, file, folder)) {
+    if (one.part.empty()) {
+      result.set(one.key, one.path);
+      continue;
+    }
+    Json changed = *result.find(one.part);
+    changed.set(one.key, one.path);
+    result.set(one.part, changed);
+  }
+  return result;
 }
 
 }  // namespace lockstep::scenario

@@ -424,7 +424,7 @@ Scenario read_scenario_file(const std::filesystem::path& path) {
   Diagnostics diagnostics;
   const Json written = parse_json(source, diagnostics);
   if (!diagnostics.empty()) throw InputError(diagnostics.sorted());
-  const Json document = scenario::with_changes(written, changes, "--set");
+  const Json document = scenario::with_changes(written, source->name, changes, "--set");
   Scenario changed;
   try {
     changed = read_scenario(document, source->name);

@@ -195,6 +195,53 @@ def test_equal_lists_of_tokens_are_equal_however_they_are_written(run, tmp_path)
     assert "the two have other numbers of tokens" in run("diff", old, other).stdout
 
 
+def test_a_framework_file_that_is_set_is_found_from_the_scenario(run, tmp_path):
+    (tmp_path / "cases" / "parts").mkdir(parents=True)
+    framework = {"lockstep_framework": 1, "name": "ours", "steps": [BACKWARD, {"name": "sum", "op": "all_reduce", "over": "dp"}]}
+    (tmp_path / "cases" / "ours.jsonc").write_text(json.dumps(framework))
+    framework["steps"][1]["reduce"] = "avg"
+    (tmp_path / "cases" / "parts" / "patched.jsonc").write_text(json.dumps(framework))
+    (tmp_path / "cases" / "case.json").write_text(json.dumps({
+        "lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": [{"name": "w", "shape": [8]}]}, "schedule": {"framework": "./ours.jsonc"}}))
+    for name in ("cases/case.json", str(tmp_path / "cases" / "case.json")):
+        result = run("diff", name, "--new", "framework=./parts/patched.jsonc")
+        assert result.returncode == 1, result.stdout + result.stderr
+        assert result.stdout.startswith(f"other gradients  {name} → {name} with framework=./parts/patched.jsonc\n")
+        assert "\n  For every size: the same gradients only at dp = 1" in result.stdout, result.stdout
+
+
+def test_a_list_of_ones_is_even(run, tmp_path):
+    """In formulas of a proof as well, and under a name that no parameter has as a use."""
+
+    def given(name, tokens, by="1 / (tokens * micro_batches)"):
+        path = tmp_path / name
+        each = {"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward", "by": by}]}
+        path.write_text(json.dumps({"lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": [{"name": "w", "shape": [8]}]},
+                                    "batch": {"micro_batches": 2, "loss": {"weight": "1"}, "tokens": tokens},
+                                    "schedule": {"steps": [each, {"name": "mean", "op": "all_reduce", "over": "dp"}]}}))
+        return str(path)
+
+    ones = [[[[1]], [[1]]], [[[1]], [[1]]]]
+    even, listed = given("even.json", "even"), given("listed.json", ones)
+    for old, new in ((even, listed), (listed, even), (listed, listed)):
+        result = run("diff", old, new)
+        assert result.returncode == 0 and "\n  For every size: the same gradients (nothing is open).\n" in result.stdout, result.stdout
+    other = given("other.json", ones, "1 / micro_batches")
+    assert "\n  For every size: the same gradients (nothing is open).\n" in run("diff", even, other).stdout
+    wrong = given("wrong.json", ones, "1 / (tokens + 1)")
+    assert run("diff", even, wrong).returncode == 0  # 1/2 either way
+    assert "\n  For every size: the same gradients (nothing is open).\n" in run("diff", even, wrong).stdout
+    wrong = given("wrong.json", ones, "1 / (tokens + 2)")
+    assert "\n  For every size: other gradients" in run("diff", even, wrong).stdout
+    by = "1 / sum(tokens.ranks, dp)"
+    files = given("a.json", {"main": "even", "ranks": ones}, by), given("b.json", {"main": ones, "ranks": ones}, by)
+    assert "\n  For every size: the same gradients (nothing is open).\n" in run("diff", *files).stdout
+    said = run("diff", even, given("twos.json", [[[[2]], [[2]]], [[[2]], [[2]]]])).stdout
+    assert "not decided for every size: the two have other numbers of tokens" in said
+    said = run("diff", listed, given("uneven.json", "uneven")).stdout
+    assert "not decided for every size: one of them leaves the numbers of tokens open, and the other gives them" in said
+
+
 def test_buckets_that_hold_other_parameters_are_not_one(run, tmp_path):
     """The first parameter of a bucket is cut otherwise where it has the bucket for itself, and who owns it finds it stale."""
     def cut(name, separate):

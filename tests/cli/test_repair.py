@@ -443,3 +443,116 @@ def test_a_norm_that_a_clip_lacks_is_put_in_front_of_it(run, tmp_path, missing):
     assert counted == [None if name == "total_norm" else "rank.tp == 0" for name in missing]
     done = run("repair", "case.json", "--to", "repaired.json")
     assert done.returncode == 0 and run("check", "-q", "repaired.json").stdout.startswith("match")
+
+
+def wrong_by_files(folder):
+    """A wrong scenario in folder/cases whose framework and model are files of its own, beside it and below it."""
+    (folder / "cases" / ".git").mkdir(parents=True)
+    (folder / "cases" / "parts").mkdir()
+    (folder / "cases" / "ours.jsonc").write_text(json.dumps({
+        "lockstep_framework": 1, "name": "ours",
+        "steps": [{"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward"}]},
+                  {"name": "mean", "op": "all_reduce", "over": "dp"}]}))
+    (folder / "cases" / "parts" / "small.jsonc").write_text(json.dumps({
+        "lockstep_model": 1, "name": "small", "parameters": [{"name": "w", "shape": [8]}]}))
+    (folder / "cases" / "case.json").write_text('''{
+  // ours
+  "$schema": "../schema/scenario.schema.json",
+  "lockstep": 1, "layout": { "dp": 2 }, "model": { "preset": "./parts/small.jsonc" },
+  "batch": { "micro_batches": 1, "tokens": "even", "loss": "piece_mean" },
+  "schedule": { "framework": "ours.jsonc" }
+}
+''')
+
+
+def test_a_repaired_file_in_another_folder_finds_the_files_that_the_scenario_names(run, tmp_path):
+    wrong_by_files(tmp_path)
+    (tmp_path / "cases" / "deep" / "er").mkdir(parents=True)
+    done = run("repair", "cases/case.json", "--to", "cases/deep/er/repaired.json")
+    assert (done.returncode, done.stderr) == (0, "wrote cases/deep/er/repaired.json with repair 1\n")
+    text = (tmp_path / "cases" / "deep" / "er" / "repaired.json").read_text()
+    for changed in ('"framework": "../../ours.jsonc"', '"preset": "../../parts/small.jsonc"', '"$schema": "../../../schema/scenario.schema.json"'):
+        assert changed in text
+    assert text.startswith("{\n  // ours\n")
+    assert run("check", "-q", "cases/deep/er/repaired.json").stdout.startswith("match ")
+    # Beside it everything stays as it is written.
+    assert run("repair", "cases/case.json", "--to", "cases/repaired.json").returncode == 0
+    assert '"framework": "ours.jsonc"' in (tmp_path / "cases" / "repaired.json").read_text()
+    assert run("check", "-q", "cases/repaired.json").stdout.startswith("match ")
+
+
+def test_a_repaired_file_is_not_written_where_it_may_not_name_what_the_scenario_names(run, tmp_path):
+    wrong_by_files(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    done = run("repair", "cases/case.json", "--to", "elsewhere/repaired.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'a scenario in "elsewhere" could not name the file "cases/ours.jsonc", which lies outside' in done.stderr
+    assert not list((tmp_path / "elsewhere").iterdir())
+    done = run("repair", "cases/case.json", "--to", "elsewhere/repaired.json", "--include", "cases")
+    assert done.returncode == 0, done.stderr
+    assert '"framework": "../cases/ours.jsonc"' in (tmp_path / "elsewhere" / "repaired.json").read_text()
+    assert run("check", "-q", "elsewhere/repaired.json", "--include", "cases").returncode == 0
+
+
+def with_steps(layout, parameters, *steps, **batch):
+    each = {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1 / (tokens * micro_batches)"}]}
+    return {"lockstep": 1, "layout": layout, "model": {"parameters": parameters}, "batch": {"loss": "piece_mean", **batch},
+            "schedule": {"steps": [{"name": "zero", "op": "zero"}, each, *steps]}}
+
+
+@pytest.mark.parametrize("by, right", [("dp", "1 / dp"), ("dp * cp", "1 / (dp * cp)"), ("cp / dp", "1 / (dp * cp)")])
+def test_a_factor_that_is_upside_down_is_turned(run, tmp_path, by, right):
+    """Where other sizes come to the same number here, the one that is right elsewhere is shown."""
+    total = {"name": "sum", "op": "all_reduce", "over": ["dp", "cp"] if "cp" in by else "dp"}
+    document = with_steps({"dp": 2, "cp": 2} if "cp" in by else {"dp": 2}, [{"name": "w", "shape": [8]}], total,
+                          {"name": "scale", "op": "scale", "by": by}, micro_batches=2)
+    (tmp_path / "wrong.json").write_text(json.dumps(document))
+    report = json.loads(run("repair", "-f", "json", "wrong.json").stdout)
+    best = report["repairs"][0]
+    assert best["reach"] == "every size", best
+    assert best["edits"] == [{"set": "scale", "by": right}]
+    blamed = json.loads(run("check", "-f", "json", "wrong.json").stdout)["diagnosis"]["blame"]
+    assert [one["step"] for one in blamed] == ["scale"]
+
+
+@pytest.mark.parametrize("layout, by, right", [({"dp": 4}, "1/2", "1 / dp"), ({"dp": 3}, "1/2", "1 / dp"), ({"dp": 6}, "2", "1 / dp"),
+                                               ({"dp": 2, "cp": 2}, "1/8", "1 / (cp * dp)")])
+def test_a_number_that_is_written_down_is_the_size_that_it_stands_for(run, tmp_path, layout, by, right):
+    """And not one that happens to be right here, such as micro_batches / (2 * dp)."""
+    document = with_steps(layout, [{"name": "w", "shape": [8]}], {"name": "sum", "op": "all_reduce", "over": list(layout)},
+                          {"name": "scale", "op": "scale", "by": by}, micro_batches=2)
+    (tmp_path / "wrong.json").write_text(json.dumps(document))
+    best = json.loads(run("repair", "-f", "json", "wrong.json").stdout)["repairs"][0]
+    assert (best["edits"], best["reach"]) == ([{"set": "scale", "by": right}], "every size")
+    said = json.loads(run("check", "-f", "json", "wrong.json").stdout)["diagnosis"]
+    assert said["repairs"][0]["edits"] == best["edits"] and [one["step"] for one in said["blame"]] == ["scale"]
+    document["schedule"]["steps"][1]["steps"][0]["by"] = "1 / (tokens * 3)"
+    document["schedule"]["steps"][3]["by"] = right
+    (tmp_path / "wrong.json").write_text(json.dumps(document))
+    best = json.loads(run("repair", "-f", "json", "wrong.json").stdout)["repairs"][0]
+    assert (best["edits"], best["reach"]) == ([{"set": "backward", "by": "1 / (tokens * micro_batches)"}], "every size")
+
+
+def test_a_norm_that_counts_one_copy_of_what_is_tied_leaves_nothing_out(run, tmp_path):
+    parameters = [{"name": "e", "shape": [8], "stage": 0, "tied": "t"}, {"name": "h", "shape": [8], "stage": 1, "tied": "t"}, {"name": "w", "shape": [8]}]
+    document = with_steps({"pp": 2}, parameters, {"name": "tie", "op": "all_reduce", "over": "pp", "params": ["tied:t"]},
+                          {"name": "norm", "op": "norm", "over": "pp"}, micro_batches=2)
+    (tmp_path / "wrong.json").write_text(json.dumps(document))
+    kept = {json.dumps(one["edits"]): one["keeps_norms"] for one in json.loads(run("repair", "-f", "json", "wrong.json").stdout)["repairs"]}
+    assert kept == {'[{"set": "norm", "count": "rank.pp == 0"}]': True, '[{"drop": "norm"}]': False}
+
+
+def test_what_is_right_at_the_layout_that_is_shown_is_not_said_of_any_size(run, tmp_path):
+    """Sizes are "any", and the step that is too much is right to leave out where there are two ranks alone."""
+    document = with_steps({"dp": "any"}, [{"name": "w", "shape": [8]}], {"name": "sum", "op": "all_reduce", "over": "dp"},
+                          {"name": "scale", "op": "scale", "by": "dp - 1"}, micro_batches=1)
+    document["batch"]["loss"] = {"weight": "1 / (tokens * (1 + floor(dp / 3)))"}
+    (tmp_path / "any.json").write_text(json.dumps(document))
+    shown = run("check", "any.json").stdout
+    assert "\n    right at this layout with { " in shown and "\n    right with { " not in shown
+    assert "`lockstep repair any.json` looks for what is right for every size\n" in shown and "has this" not in shown
+    assert '"right at this layout with {' in run("check", "-f", "sarif", "any.json").stdout or "right at this layout with" in run("check", "-f", "github", "any.json").stdout
+    document["layout"]["dp"] = 1
+    (tmp_path / "one.json").write_text(json.dumps(document))
+    shown = run("check", "one.json").stdout
+    assert "\n    right with { " in shown and "`lockstep repair one.json` shows this repair and others\n" in shown

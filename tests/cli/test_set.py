@@ -91,6 +91,7 @@ def test_a_mutant_is_not_said_to_be_at_sizes_of_the_file_that_are_not_in_it(run,
     ("layout.ddp=2", "--set layout.ddp=2:1:1: error: unknown key \"ddp\" in \"layout\"; did you mean \"dp\"?\n    1 | 2\n      | ^\n"),
     ("dpp=2", "error: \"dpp=2\" cannot be set: \"dpp\" is neither an axis nor micro_batches, and the file names no framework whose option it could "
               "be; did you mean \"dp\"?\n"),
+    ('layuot={"dp":4}', "did you mean \"layout\"?\n"),
     ("micro_batch=2", "did you mean \"micro_batches\"?\n"),
     ("dp", "error: a change is KEY=VALUE, such as use_distributed_optimizer=true, found \"dp\"\n"),
     ("lockstep.x=1", "error: \"lockstep.x=1\" cannot be set: \"lockstep\" is the number 1, which has no members\n"),
@@ -140,3 +141,67 @@ def test_a_mistake_of_an_edit_stands_where_it_stands_without_it(run, files):
     plain, changed = run("check", "edited.json"), run("check", "edited.json", "--set", "dp=2")
     assert plain.returncode == changed.returncode == 2
     assert "/schedule/edits" in plain.stdout and changed.stdout.replace(" with dp=2", "") == plain.stdout
+
+
+def by_release(folder):
+    """A framework with a text that looks like a number, and one that looks like true."""
+    (folder / "ours.jsonc").write_text(json.dumps({
+        "lockstep_framework": 1, "name": "ours",
+        "options": {"core": {"type": "string", "default": "0.15", "allowed": ["0.15", "0.16"], "help": "The release."},
+                    "mode": {"type": "string", "default": "auto", "help": "A word."},
+                    "scale": {"type": "number", "default": 1, "help": "A number."}},
+        "steps": [{"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward"}]},
+                  {"name": "mean", "op": "all_reduce", "over": "dp", "reduce": {"if": "core == '0.16' or mode == 'true'", "then": "avg", "else": "sum"}}]}))
+    (folder / "small.jsonc").write_text(json.dumps({
+        "lockstep_model": 1, "name": "small", "sizes": {"kind": {"default": "1"}},
+        "parameters": [{"name": "w", "shape": [8]}, {"name": "v", "shape": [8], "when": "kind == '2'"}]}))
+    (folder / "based.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "based", "base": "./small.jsonc"}))
+    (folder / "released.json").write_text(json.dumps({
+        "lockstep": 1, "layout": {"dp": 2}, "model": {"preset": "./small.jsonc"}, "batch": {"micro_batches": 1, "loss": "piece_mean", "tokens": "even"},
+        "schedule": {"framework": "./ours.jsonc"}}))
+    return "released.json"
+
+
+@pytest.mark.parametrize("changes, verdict", [
+    ([], "mismatch"), (["core=0.16"], "match"), (["schedule.options.core=0.16"], "match"), (['core="0.16"'], "match"), (["core=0.15"], "mismatch"),
+    (["mode=true"], "match"), (["core=0.16", "framework=./ours.jsonc"], "match"), (["core=0.16", 'schedule={"framework": "./ours.jsonc"}'], "mismatch"),
+    (["core=0.16", "core=0.15"], "mismatch"),
+])
+def test_a_text_that_looks_like_a_number_is_a_text(run, files, changes, verdict):
+    arguments = [argument for change in changes for argument in ("--set", change)]
+    assert checked(run, by_release(files), *arguments)["verdict"] == verdict
+
+
+def test_a_text_of_a_model_and_a_name_that_look_like_numbers_are_texts(run, files):
+    name = by_release(files)
+    for changes, count in [([], "1 parameter"), (["model.kind=2"], "2 parameters"), (["model.kind=2", "model.preset=./based.jsonc"], "2 parameters")]:
+        assert f"; {count}, " in run("check", name, *(argument for change in changes for argument in ("--set", change))).stdout
+    assert checked(run, name, "--set", "name=2026")["scenario"] == "2026"
+    assert checked(run, "right.json", "--set", "schedule.steps.1.name=7")["verdict"] == "match"
+    # What is no text stays what it is.
+    done = run("check", name, "--set", "scale=fast")
+    assert done.returncode == 2 and '"scale": expected a number, found the string "fast"' in done.stdout
+    assert run("check", name, "--set", "scale=2").returncode == 1
+
+
+def test_what_is_written_from_a_file_that_was_read_so_has_the_text(run, files):
+    """A counterexample of a wrong schedule: it is read again without --set."""
+    run("prove", by_release(files), "--set", "core=0.15", "--counterexample", "smallest.json")
+    assert json.loads((files / "smallest.json").read_text())["schedule"]["options"] == {"core": "0.15"}
+    assert checked(run, "smallest.json")["verdict"] == "mismatch"
+
+
+def test_the_two_sides_of_a_difference_have_it_too(run, files):
+    name = by_release(files)
+    assert run("diff", name, name, "--new", "core=0.16").stdout.startswith("other gradients")
+
+
+@pytest.mark.parametrize("file", ["right.json", "released.json"])
+def test_what_stands_at_the_top_of_a_file_is_set_whole(run, files, file):
+    by_release(files)
+    assert checked(run, file, "--set", 'layout={"dp": 4, "tp": 2}')["layout"]["world"] == 8
+    assert checked(run, file, "--set", "name=another one")["scenario"] == "another one"
+    for change, message in [('layout={"dpp": 4}', 'unknown key "dpp" in "layout"; did you mean "dp"?'),
+                            ("layout=4", 'expected an object'), ("expect={}", "what a file expects is left aside with --set")]:
+        done = run("check", file, "--set", change)
+        assert done.returncode == 2 and (done.stdout + done.stderr).count("error: ") == 1 and message in done.stdout + done.stderr

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pairs
 from diagnose import BEST, diagnose
+from drawn import Drawn
 
 
 @dataclass
@@ -121,15 +122,26 @@ def measure(chosen, jobs=1, rounds=2, progress=None):
     return found, dict(sorted(apart.items()))
 
 
+def of_drawn(seed, count):
+    found = Drawn()
+    last = found.run(seed, count) - 1
+    print(*(f"wrong: {sentence}" for sentence in found.wrong), f"seeds {seed} to {last}: {found.text()}", sep="\n")
+    return 1 if found.wrong else 0
+
+
 def main():
     parser = argparse.ArgumentParser(prog="tools/diagnosis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="pairs whose path contains this")
     parser.add_argument("--rows", action="store_true", help="print a line for each pair: blame, and the place of the fix")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was found")
+    parser.add_argument("--drawn", type=int, metavar="N", help="in place of the pairs, N wrong schedules that are drawn (drawn.py): exit status 1 where a repair is not as it is said to be")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the first one that is drawn")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="pairs at once; times are those of a machine that does nothing else with 1")
     options = parser.parse_args()
     if "LOCKSTEP_BINARY" not in os.environ:
         parser.error("LOCKSTEP_BINARY names the program; tools/diagnosis builds it")
+    if options.drawn is not None:
+        return of_drawn(options.seed, options.drawn)
     chosen = [pair for pair in pairs.pairs() if options.only in str(pair[0])]
     if not chosen:
         parser.error(f"no pair has {options.only} in its path")

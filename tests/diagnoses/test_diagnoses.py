@@ -10,6 +10,7 @@ import pairs
 import pytest
 import sizes
 from diagnose import Diagnosis, judge_blame
+from drawn import Drawn
 
 
 CHOSEN = list(pairs.pairs())[::12]
@@ -63,8 +64,9 @@ SCENARIO = {
 
 
 def replayed(tmp_path, by, **repair):
-    SCENARIO["schedule"]["steps"][-1]["by"] = by
-    (tmp_path / "repaired.json").write_text(json.dumps(SCENARIO))
+    document = json.loads(json.dumps(SCENARIO))
+    document["schedule"]["steps"][-1]["by"] = by
+    (tmp_path / "repaired.json").write_text(json.dumps(document))
     found = Diagnosis("repaired", False)
     sizes.replay(found, [{"edits": [], "reach": "every size", "proof": "", "sizes": {"tried": 5}, **repair}], [tmp_path / "repaired.json"], tmp_path)
     return found
@@ -122,3 +124,27 @@ def test_the_tool_prints_rows_and_counts_and_writes_all_it_found(tmp_path):
     assert len(found["diagnoses"][0]["why"]) == len(found["diagnoses"][0]["blamed"]) > 0
     assert tool("--only", "no such pair").returncode == 2
     assert tool("--help").returncode == 0
+
+
+def test_repairs_of_schedules_that_are_drawn_are_as_they_are_said_to_be():
+    found = Drawn()
+    found.run(1, 6)
+    assert found.wrong == [] and found.counts["wrong"] == 6 and found.counts["replays"] > 10
+
+
+def test_a_repair_of_a_schedule_that_is_drawn_that_is_not_as_it_is_said_to_be_is_told(tmp_path):
+    wrong = json.loads(json.dumps(SCENARIO))
+    wrong["schedule"]["steps"].pop()
+    for name, document in (("right.json", SCENARIO), ("wrong.json", wrong)):
+        (tmp_path / name).write_text(json.dumps(document))
+    repair = {"edits": [], "reach": "every size", "proof": "right for every size of dp", "sizes": {"tried": 0, "wrong_at": "dp 3, micro-batches 1"}}
+    found = Drawn()
+    found.repairs("right.json", [repair], [tmp_path / "right.json"], tmp_path)
+    assert found.wrong == ["right.json: [] is said to be wrong at dp 3, micro-batches 1, and matches"]
+    found = Drawn()
+    found.repairs("wrong.json", [repair], [tmp_path / "wrong.json"], tmp_path)
+    assert found.wrong[0].startswith("wrong.json: repair 1 (every size; right for every size of dp): mismatch at the file's own sizes")
+    found = Drawn()
+    (tmp_path / "drawn.json").write_text(json.dumps({**wrong, "schedule": {"framework": "ddp", "options": {"comm_hook": "noop_hook"}}}))
+    found.options("drawn.json", [{"option": "comm_hook", "right": ["none", "noop_hook"]}], tmp_path)
+    assert len(found.wrong) == 1 and found.wrong[0].startswith('drawn.json: comm_hook="noop_hook" is said to be right: ')

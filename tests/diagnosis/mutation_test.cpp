@@ -69,6 +69,62 @@ TEST_CASE("what is right at the file's layout alone is killed at the smallest si
   CHECK(sum.document.find("layout")->find("dp")->text() == "2");
 }
 
+TEST_CASE("engines that disagree about a mutant end the search, with the edit and with what each says") {
+  using Found = ParametricResult::Verdict;
+  const auto said = [](const std::string& text, const diagnosis::MutationEngines& engines) -> std::string {
+    try {
+      diagnosis::mutate(
+          std::make_shared<const Scenario>(read_scenario(std::make_shared<const Source>(Source{"test.json", text}))),
+          engines);
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto always = [](Found verdict) {
+    return [verdict](const Schedule&) {
+      ParametricResult result;
+      result.verdict = verdict;
+      return result;
+    };
+  };
+  const std::string two = two_ranks(mean_step);
+  CHECK(said(two, {}).empty());
+  diagnosis::MutationEngines blind;
+  blind.symbolic = [](const Schedule&) { return Verdict::match; };
+  const std::string missed = said(two, blind);
+  CHECK(missed.find("test.json with the edit {") == 0);
+  CHECK(missed.find("the parametric engine says mismatch, the symbolic engine match") != std::string::npos);
+  for (const auto& [found, name] :
+       {std::pair(Found::match, "match"), {Found::mismatch, "mismatch"}, {Found::race, "race"}}) {
+    diagnosis::MutationEngines wrong;
+    wrong.parametric = always(found);
+    INFO(name);
+    CHECK(said(two, wrong).find(std::string("the parametric engine says ") + name + ", the symbolic engine ") !=
+          std::string::npos);
+  }
+  // Where it has no answer at these sizes, its proofs are held against replays all the same.
+  diagnosis::MutationEngines only_here;
+  only_here.parametric = always(Found::undecided);
+  CHECK(said(two, only_here).empty());
+  only_here.symbolic = [](const Schedule& schedule) {
+    return schedule.mesh.size(Axis::dp) == 2 ? diagnosis::replayed_verdict(schedule) : Verdict::deadlock;
+  };
+  const std::string elsewhere = said(two, only_here);
+  INFO(elsewhere);
+  CHECK(elsewhere.find("the parametric engine proves it right for every size, and at dp 1 it is deadlock") !=
+        std::string::npos);
+  blind.parametric = always(Found::undecided);
+  CHECK(
+      said(
+          scenario_text(
+              R"({ "dp": 1 })", R"([ { "name": "weight", "shape": [8] } ])",
+              R"([ { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward" } ] }, )" +
+                  mean_step + " ]"),
+          blind)
+          .find("the parametric engine proves it wrong at ") != std::string::npos);
+}
+
 TEST_CASE("a large layout is made small, and edits that say the same are one mutant") {
   const std::string large = scenario_text(R"({ "dp": 32 })", R"([ { "name": "weight", "shape": [8] } ])",
                                           R"([ { "name": "micro_batches", "op": "each", "steps": [

@@ -16,6 +16,11 @@ TOKEN_AXES = ("cp", "sp", "dp_shard", "dp_replicate")  # in the order in which a
 MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 
 
+def are_ones(counts):
+    """Whether all that is listed is 1: so many tokens as "even" gives."""
+    return all(are_ones(one) if isinstance(one, list) else one == 1 for one in counts) if isinstance(counts, list) else False
+
+
 class Underivable(Exception):
     pass
 
@@ -130,7 +135,7 @@ class Reader:
             axis in summed or (axis in PARTS["dp"] and "dp" in summed))]
         single = "micro_batches" not in self.least and program.counts[moment.step] == 1
         all_of_them = "micro_batch" in summed
-        if kind == "even":
+        if kind == "even" or are_ones(kind):
             pieces = self.micro_batches(moment.step) if all_of_them else ONE
             for axis in axes:
                 pieces = times(pieces, self.size(axis))

@@ -81,6 +81,22 @@ def test_so_are_proofs_of_the_axes_that_the_layout_names_alone():
     assert counts.taken.count() <= MOST_TAKEN and counts.whole == 2
 
 
+def test_a_list_of_ones_is_as_good_as_even(tmp_path):
+    """What the list gives is a number, also where each piece has its own."""
+    counts, ones = Counts(), [[[[1], [1]], [[1], [1]]]] * 2
+    parameters = [{"name": "w", "shape": [8], "stage": 0}, {"name": "v", "shape": [8], "stage": -1}]
+    for loss, by in (("piece_mean", "1 / (tokens * micro_batches * dp * cp)"), ("micro_batch_mean", "1 / (sum(tokens, cp) * micro_batches * dp)")):
+        each = {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": by}]}
+        path = tmp_path / "ones.json"
+        path.write_text(json.dumps({"lockstep": 1, "layout": {"dp": 2, "cp": 2, "pp": 2}, "model": {"parameters": parameters},
+                                    "batch": {"tokens": ones, "loss": loss},
+                                    "schedule": {"steps": [each, {"name": "sum", "op": "all_reduce", "over": ["dp", "cp"]}]}}))  # fmt: skip
+        report = prove(path)
+        assert report["verdict"] == "right" and "tokens" not in json.dumps(report["cases"])
+        check_whole(report, Scenario(path), counts, random.Random(1))
+    assert counts.whole == counts.proofs == 2
+
+
 def test_every_kind_of_lie_is_found(own):
     told = collections.Counter()
     for number, lie in enumerate(lies.LIES):

@@ -13,7 +13,7 @@ std::string with(const std::string& schedule, const std::vector<std::string>& ed
   "schedule": )";
   const auto source = std::make_shared<const Source>(
       Source{"test.json", head + schedule + ",\n  \"expect\": { \"verdict\": \"mismatch\", \"ranks\": [0] }, }\n"});
-  const std::string text = scenario::text_with_edits(read_scenario(source), edits);
+  const std::string text = scenario::text_with_edits(read_scenario(source), edits, "");
   REQUIRE(text.starts_with(head));
   REQUIRE(text.ends_with(",\n  \"expect\": { \"verdict\": \"match\" }, }\n"));
   // It can be read again, with the edits.

@@ -158,7 +158,7 @@ std::string Evaluation::entry_of(const Atom& atom) const {
 bool Evaluation::is_listed(const std::string& entry) const {
   const auto& all = target_.schedule().batch.tokens_of_use;
   const auto found = all.find(entry);
-  return found != all.end() && found->second.kind == Batch::Tokens::Kind::list;
+  return found != all.end() && found->second.kind == Batch::Tokens::Kind::list && !world_.are_even(entry);
 }
 
 std::set<int> Evaluation::contributor_matters(const Cell& cell) const {

@@ -91,11 +91,11 @@ Json tokens_of(const Scenario& scenario) {
 }
 
 /// Whether the uses have the same tokens, however files say it: a list of one micro-batch that is used again is one of
-/// all of them, and what one use has may be written for the other uses too.
-bool same_tokens(const Scenario& before, const Scenario& after) {
-  if (tokens_of(before).same_as(tokens_of(after))) return true;
-  const Batch &one = before.schedule->batch, &other = after.schedule->batch;
-  const Mesh& mesh = before.schedule->mesh;
+/// all of them, one of ones is "even", and what one use has may be written for the other uses too.
+bool same_tokens(const Side& before, const Side& after) {
+  if (tokens_of(*before.scenario).same_as(tokens_of(*after.scenario))) return true;
+  const Batch &one = before.scenario->schedule->batch, &other = after.scenario->schedule->batch;
+  const Mesh& mesh = before.scenario->schedule->mesh;
   const int micro_batches = std::max(one.total_micro_batches(), other.total_micro_batches());
   const auto same_list = [&](const TokenTable& mine, const TokenTable& theirs) {
     for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
@@ -110,11 +110,21 @@ bool same_tokens(const Scenario& before, const Scenario& after) {
     return true;
   };
   const auto same_entry = [&](const auto& mine, const auto& theirs) {
-    if (mine.first != theirs.first || mine.second.kind != theirs.second.kind) return false;
+    if (mine.first != theirs.first) return false;
+    if (before.world->are_even(mine.first) && after.world->are_even(theirs.first)) return true;
+    if (mine.second.kind != theirs.second.kind) return false;
     return mine.second.kind != Batch::Tokens::Kind::list || same_list(mine.second.list, theirs.second.list);
   };
   return std::equal(one.tokens_of_use.begin(), one.tokens_of_use.end(), other.tokens_of_use.begin(),
                     other.tokens_of_use.end(), same_entry);
+}
+
+/// "uneven" stands for any numbers.
+bool leaves_tokens_open(const Scenario& scenario) {
+  const auto& tokens = scenario.schedule->batch.tokens_of_use;
+  return tokens.count("main") == 0 || std::any_of(tokens.begin(), tokens.end(), [](const auto& entry) {
+           return entry.second.kind == Batch::Tokens::Kind::uneven;
+         });
 }
 
 constexpr const char* other_parameters = "the two have other parameters, or place them otherwise";
@@ -244,7 +254,10 @@ struct SameProver::State {
 
   void compare(Side before, Side after, Case& one, const Sizes& sizes, std::map<std::string, const Class*>& known) {
     check_levels(*before.world, *after.world);
-    if (!same_tokens(*before.scenario, *after.scenario)) throw OutOfReach("", "the two have other numbers of tokens");
+    if (!same_tokens(before, after))
+      throw OutOfReach("", leaves_tokens_open(*before.scenario) != leaves_tokens_open(*after.scenario)
+                               ? "one of them leaves the numbers of tokens open, and the other gives them"
+                               : "the two have other numbers of tokens");
     if (takes_norm(before.scenario->schedule->steps) != takes_norm(after.scenario->schedule->steps))
       throw OutOfReach("", "one of them takes a gradient norm, and the other does not");
     std::map<std::string, int> others;

@@ -33,6 +33,21 @@ bool uses_expert_axis(const Step& step) {
   return std::any_of(step.steps.begin(), step.steps.end(), uses_expert_axis);
 }
 
+bool all_are_one(const Schedule& schedule, const Batch::Tokens& tokens) {
+  if (tokens.kind != Batch::Tokens::Kind::list) return tokens.kind == Batch::Tokens::Kind::even;
+  const Mesh& mesh = schedule.mesh;
+  for (int micro_batch = 0; micro_batch < schedule.batch.total_micro_batches(); ++micro_batch) {
+    for (int dp = 0; dp < mesh.size(Axis::dp); ++dp) {
+      for (int cp = 0; cp < mesh.size(Axis::cp); ++cp) {
+        for (int sp = 0; sp < mesh.size(Axis::sp); ++sp) {
+          if (tokens.list.at(micro_batch, dp, cp, sp) != 1) return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 DependsOnSizes::DependsOnSizes(std::string the_step, const std::string& why, const Expression::Node& the_condition)
@@ -60,6 +75,9 @@ World::World(const Schedule& schedule, Open open) : schedule_(schedule), open_(s
   const Mesh& mesh = schedule_.mesh;
   ranks_of_stages_.reserve(at(mesh.size(Axis::pp)));
   for (int stage = 0; stage < mesh.size(Axis::pp); ++stage) ranks_of_stages_.push_back(stage * mesh.stride(Axis::pp));
+  for (const auto& [use, tokens] : schedule_.batch.tokens_of_use) {
+    if (all_are_one(schedule_, tokens)) even_.insert(use);
+  }
 }
 
 void World::make_levels() {
@@ -257,8 +275,7 @@ int World::tokens(const std::string& use, unsigned axes, int micro_batch, int op
   const Batch& batch = schedule_.batch;
   const std::string listed = this->entry(use);
   const auto entry = batch.tokens_of_use.find(listed);
-  const Batch::Tokens::Kind kind =
-      entry == batch.tokens_of_use.end() ? Batch::Tokens::Kind::uneven : entry->second.kind;
+  const bool given = entry != batch.tokens_of_use.end();
   Variable tokens;
   tokens.kind = Variable::Kind::tokens;
   tokens.entry = listed;
@@ -280,9 +297,9 @@ int World::tokens(const std::string& use, unsigned axes, int micro_batch, int op
     tokens.micro_batch = micro_batch;
   }
   if (single && batch.steps() > 1) tokens.micro_batch = batch.first_micro_batch(optimizer_step);
-  if (kind == Batch::Tokens::Kind::even) return pieces;
+  if (are_even(listed)) return pieces;
   // A list is of one layout, so that the sum of all of it is a number.
-  if (kind == Batch::Tokens::Kind::list && depends_on(tokens).empty() &&
+  if (given && entry->second.kind == Batch::Tokens::Kind::list && depends_on(tokens).empty() &&
       (single || (axes & all_micro_batches) != 0 || micro_batch >= 0))
     return polynomials_.constant(
         value(tokens, std::vector<int>(levels_.size(), 0), batch.first_micro_batch(optimizer_step)));

@@ -84,6 +84,8 @@ class World {
   std::vector<int> depends_on(const Variable& variable) const;
   /// The use under which the batch has the tokens of a use.
   std::string entry(const std::string& use) const;
+  /// Whether the batch gives each piece 1 token under this name, "even" or listed one by one.
+  bool are_even(const std::string& entry) const { return even_.count(entry) > 0; }
   /// The values that a variable has in the proof.
   Span span(const Variable& variable) const;
   /// Its value for the contributor with these coordinates (by level), where the sizes are those of the schedule.
@@ -111,6 +113,7 @@ class World {
   int pp_level_ = -1;
   bool expert_ = false;
   std::vector<int> ranks_of_stages_;
+  std::set<std::string> even_;
 };
 
 }  // namespace lockstep::parametric
