@@ -6,7 +6,8 @@ import torch
 from lockstep.collectives import run_uncompiled
 from lockstep.errors import CaptureError
 from lockstep.optimizers import on_clipping, on_step, parameters_of, unwrapped
-from lockstep.parameters import Parameters, held_by, is_dtensor, local_of
+from lockstep.parameters import Parameters, held_by, is_dtensor, kept_of, local_of
+from lockstep.pieces import meet
 
 
 def kind_of(model):
@@ -80,17 +81,18 @@ class Plain:
         found = (self.parameters.by_tensor.get(id(tensor)) for tensor in parameters_of([optimizer]))
         return [parameter for parameter in found if parameter is not None]
 
-    def cut(self, parameter, tensor):
-        """(number, elements, places) of each piece that the tensor has something of, and the axes that are to be added up."""
+    def cut(self, parameter, tensor, kept=None):
+        """(number, elements, places) of each piece that the tensor has something of, in the box `kept` if there is one, and the axes that are to be
+        added up."""
         held, partial = held_by(tensor)
         if held is None:
             return [], []
         local = local_of(tensor)
-        found = ((number, piece.part_of(local, held)) for number, piece in enumerate(parameter.pieces))
+        found = ((number, piece.part_of(local, held)) for number, piece in enumerate(parameter.pieces) if kept is None or meet(piece.box, kept))
         return [(number,) + part for number, part in found if part is not None], partial
 
     def contribution(self, parameter, gradient):
-        return self.cut(parameter, gradient)
+        return self.cut(parameter, gradient, kept_of(gradient, parameter.held))
 
     def results(self, optimizer):
         """(parameter, pieces or None where there is no gradient, axes that are to be added up) of what the optimizer gets."""
