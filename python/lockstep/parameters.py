@@ -33,6 +33,8 @@ class Parameter:
         self.group = 0  # which of the flat tensors that the optimizer cuts it is part of
         self.placed = placed_along(held)
         self.sampled = False  # whether a part of its elements alone is measured
+        self.box = None  # what this rank holds of it, where the script has cut a plain tensor and says how
+        self.start = None  # the hash of what this rank holds as the capture begins, where copies are to be compared
 
     def described(self):
         result = {"id": self.number, "name": self.name, "shape": self.shape, "dtype": str(self.held.dtype).replace("torch.", ""),
@@ -47,6 +49,8 @@ class Parameter:
             result["placed"] = self.placed
         if self.sampled:
             result["sampled"] = True
+        if self.start:
+            result["start"] = self.start
         return dict(result, pieces=[piece.described() for piece in self.pieces])
 
 

@@ -119,22 +119,40 @@ class CellVerifier {
     if (is_zero(problem.result) && group.shares.empty() && !ZeroHashes(columns_.zero_hashes).add(result))
       return set_undecided(judged, fmt::format("what the optimizer gets {}", not_of_zeros));
     if (columns_.unsaid_axis >= 0) {
-      const std::string& axis = context_.run.header.axes[at(columns_.unsaid_axis)];
-      return set_undecided(judged,
-                           fmt::format("ranks along {} yield different gradients of it, and nothing says whether "
-                                       "they hold different parts of it or shares of one gradient",
-                                       axis));
+      return set_undecided(judged, unsaid(at(columns_.unsaid_axis)));
     }
     problem.result_dtype = result.dtype;
     problem.coarsest = coarser(result.dtype, cell_.coarsest);
     problem.columns = pointers(columns_.columns);
     for (const Column& column : columns_.columns) problem.coarsest = coarser(problem.coarsest, column.dtype);
-    const RunParameter& parameter = context_.run.parameters[at(cell_.parameter)];
-    problem.elements = static_cast<double>(parameter.numel(cell_.piece));
+    problem.elements = context_.run.measured(cell_.parameter, cell_.piece);
     const Explanation found = explain(
         problem, [&](int back) { return earlier(back); }, cache_);
     if (!found.right && decide_with_skipped_steps(judged, problem)) return;
     decide(judged, problem, found);
+  }
+
+  std::string unsaid(std::size_t axis) const {
+    const std::string& name = context_.run.header.axes[axis];
+    if (name == name_of(Axis::pp))
+      return fmt::format(
+          "stages along {} have it under one name and begin with the same weights, yield different gradients of it, and "
+          "no collective adds these up: it may be one parameter, whose gradient is then not complete, or several that "
+          "were initialised alike",
+          name);
+    std::string text = fmt::format(
+        "ranks along {} yield different gradients of it, and nothing says whether they hold different parts of it or "
+        "shares of one gradient",
+        name);
+    if (context_.run.apart.contains({axis, cell_.parameter}))
+      text +=
+          "; they begin with different weights of it, as parts do, and copies that were initialised apart: shards= of the "
+          "capture tells parts";
+    if (context_.run.alike.contains({axis, cell_.parameter}))
+      text +=
+          "; they begin with the same weights of it, as copies do, and parts that were initialised alike: shards= of the "
+          "capture tells parts";
+    return text;
   }
 
   /// The optimizer may get what came in steps before this one in which it did not step, from one of them on: where
