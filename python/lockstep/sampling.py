@@ -96,7 +96,7 @@ class Sample:
             first = sum(begin * stride for (begin, _), stride in zip(part, strides))
             end = sum((stop - 1) * stride for (_, stop), stride in zip(part, strides)) + 1
             indices = (self.blocks(first, end).view(-1, 1) * BLOCK + torch.arange(BLOCK)).view(-1)
-            inside, at = torch.ones_like(indices, dtype=torch.bool), torch.zeros_like(indices)
+            inside, at = indices < prod(shape), torch.zeros_like(indices)  # the last block may reach beyond the tensor
             for (begin, stop), stride, size in zip(part, strides, shape):
                 place = torch.div(indices, stride, rounding_mode="floor") % size
                 inside &= (place >= begin) & (place < stop)

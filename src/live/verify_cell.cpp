@@ -204,6 +204,18 @@ class CellVerifier {
     return pointers(found->columns);
   }
 
+  /// Whether backward yielded the same in the optimizer step before, as of a constant: twice this may be both together.
+  bool repeats_earlier() {
+    const auto before = earlier(1);
+    return before && !columns_.columns.empty() &&
+           std::all_of(columns_.columns.begin(), columns_.columns.end(), [&](const Column& own) {
+             return std::any_of(before->begin(), before->end(), [&](const Column* other) {
+               return other->rank == own.rank && other->micro_batch == own.micro_batch &&
+                      nearly_equal(own.values, other->values, coarser(own.dtype, other->dtype));
+             });
+           });
+  }
+
   void no_gradient(PieceFinding& judged) {
     if (!columns_.missing.empty()) return set_undecided(judged, columns_.missing);
     judged.piece.formula = "0";
@@ -231,8 +243,9 @@ class CellVerifier {
       return;
     }
     if (!cell_formulas_.known()) return cell_formulas_.without_loss(judged, found);
-    if (!found.told_apart && try_formulas(judged, problem)) return;
-    judged.open = !found.told_apart;
+    const bool repeats = found.told_apart && found.uniform && repeats_earlier();
+    if ((!found.told_apart || repeats) && try_formulas(judged, problem, repeats)) return;
+    judged.open = !found.told_apart || repeats;
     // What clipping left of earlier steps is no small fraction.
     if (!found.exact())
       set_wrong(judged, cell_formulas_.kind(found),
@@ -291,9 +304,9 @@ class CellVerifier {
   }
 
   /// A formula of other parameters, or a usual one, that explains this result as well.
-  bool try_formulas(PieceFinding& judged, const Problem& problem) {
+  bool try_formulas(PieceFinding& judged, const Problem& problem, bool others_alone = false) {
     const std::optional<Hypotheses::Found> fitting = hypotheses_.first_that_fits(problem, judged.piece.ranks);
-    if (!fitting) return false;
+    if (!fitting || (others_alone && !fitting->of_others)) return false;
     const Explanation& found = fitting->explanation;
     judged.piece.unexplained = fitting->left.residual;
     judged.piece.noise = fitting->left.noise;

@@ -697,6 +697,17 @@ def sampled_and_not_divided(out):
 
 
 @case(2)
+def constant_gradients_that_nobody_zeroed(out):
+    """A sum's gradient of the last bias is the same in every step, so that twice of it may be a factor."""
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            model(data(step)).sum().backward()
+            optimizer.step()
+
+
+@case(2)
 def gradient_for_a_log(out):
     in_two(out, before=lambda model, step: torch.autograd.grad(lost(model.module, step), list(model.module[2].parameters())))
 

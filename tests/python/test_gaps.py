@@ -105,6 +105,7 @@ EXPECTED = {
     "stages_of_torch_that_begin_alike": ("undecided", (0, 0, 8), [0, 1], "stages along pp have it under one name and begin with the same weights, yield"
                                          " different gradients of it, and no collective adds these up: it may be one parameter, whose gradient is then not"
                                          " complete, or several that were initialised alike"),
+    "constant_gradients_that_nobody_zeroed": ("mismatch", (4, 4, 0), [0, 1], "what earlier optimizer steps left is still in it: nobody zeroed the gradient"),
     "sampled": ("match", (8, 0, 0), [0, 1], None),
     "sampled_and_not_divided": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1 where 1/2 was expected: uniform factor 2, invisible to Adam"),
     "gradient_for_a_log": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, torch.autograd.grad was called for these parameters beside"
@@ -144,6 +145,12 @@ def test_what_cannot_be_known_is_undecided_and_the_rest_is_judged(folder, name):
         assert not report["gaps"] and not report["notes"], everything
     else:
         assert said in everything
+
+
+def test_a_constant_gradient_that_nobody_zeroed_is_one_mistake_with_the_others(folder):
+    found = verified(folder, "constant_gradients_that_nobody_zeroed")
+    assert [finding["what"] for finding in found.findings] == ["what earlier optimizer steps left is still in it: nobody zeroed the gradient"]
+    assert found.report["blame"], found.report["not_blamed"]
 
 
 def test_what_was_sampled_is_said(folder):
