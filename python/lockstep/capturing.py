@@ -20,31 +20,15 @@ from lockstep.errors import CaptureError, checked_loss, checked_path, shown
 from lockstep.gaps import Gaps
 from lockstep.loss_scaler import LossScaler
 from lockstep.measuring import measure, unseen
+from lockstep.micro_batch import MicroBatch
 from lockstep.optimizers import Replaced
 from lockstep.parameters import local_of
 from lockstep.pipelines import Pipelines
 from lockstep.recorder import Recorder
+from lockstep.roots import Roots
 from lockstep.sampling import one_of, Sample
 from lockstep.shards import shards_of
-
-
-def version():
-    """The package's, or "unknown" where it was not installed."""
-    try:
-        from importlib.metadata import version as installed
-        return installed("lockstep")
-    except Exception:  # a source tree
-        return "unknown"
-
-
-class MicroBatch:
-    """What Run.micro_batch returns, so that `with` may be written around the pass."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return False
+from lockstep.versions import version
 
 
 class Run:
@@ -69,6 +53,7 @@ class Run:
         self.sums, self.seed, self.report, self.overwrite = sums, seed, report, overwrite
         self.with_collectives = collectives and distributed
         self.scaler, self.clipping, self.pipelines = LossScaler(self), Clipping(self), Pipelines(self)
+        self.roots = Roots(self)
         self.adapter = adapter_for(model, optimizer, self)
         if shards is not None and not hasattr(self.adapter, "begin"):
             raise CaptureError("shards is for plain tensors that a script has cut, and %s says how its ranks hold them" % self.adapter.name)
@@ -239,6 +224,8 @@ class Run:
                 return original(*arguments, **keys)
             if self.depth == 0:
                 self.begin_backward()
+                self.roots.add(arguments[0] if arguments else keys.get("tensors", ()),
+                               arguments[1] if len(arguments) > 1 else keys.get("grad_tensors"))
             self.depth += 1
             try:
                 return original(*arguments, **keys)
@@ -382,6 +369,10 @@ class Run:
 
     def finish_step(self):
         self.settle()
+        why = self.roots.not_divided()
+        if why:
+            self.gaps.say(why, [])
+        self.roots.forget()
         optimizers = self.adapter.optimizers
         idle = [optimizer for optimizer in optimizers if id(optimizer) not in self.stepped]
         zeroed = self.gaps.zeroed

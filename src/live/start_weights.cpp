@@ -154,13 +154,15 @@ void compare_start_weights(CapturedRun& run) {
   std::set<int> equal;
   for (const auto& [parameter, by_lanes] : parts) {
     for (const auto& [lanes, ranks] : by_lanes) {
-      std::set<int> pieces;  // of these ranks, that backward yields
+      std::set<std::set<int>> parts_of_ranks;  // that their optimizers get
       for (const RankRecord& rank : run.ranks) {
         if (!ranks.contains(rank.header.rank) || rank.steps.empty()) continue;
-        for (const SketchedTensor& one : rank.steps.begin()->second.contributions)
+        std::set<int> pieces;
+        for (const SketchedTensor& one : rank.steps.begin()->second.results)
           if (one.parameter == parameter) pieces.insert(one.piece);
+        if (!pieces.empty()) parts_of_ranks.insert(std::move(pieces));
       }
-      if (pieces.size() > 1) equal.insert(parameter);
+      if (parts_of_ranks.size() > 1) equal.insert(parameter);
     }
   }
   if (!equal.empty())
