@@ -708,6 +708,31 @@ def constant_gradients_that_nobody_zeroed(out):
 
 
 @case(2)
+def means_that_nothing_divides(out, together=False, divisor=1):
+    """Two means in a step: parts of one batch, or losses that are to be added up, which `together` says."""
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out) as run:
+        for step in range(2):
+            optimizer.zero_grad()
+            if together:
+                run.micro_batch()
+            for micro in range(2):
+                (lost(model, step, micro) / divisor).backward()
+            optimizer.step()
+
+
+@case(2)
+def means_that_are_divided(out):
+    means_that_nothing_divides(out, divisor=2)
+
+
+@case(2)
+def means_that_are_to_be_added_up(out):
+    means_that_nothing_divides(out, together=True)
+
+
+@case(2)
 def gradient_for_a_log(out):
     in_two(out, before=lambda model, step: torch.autograd.grad(lost(model.module, step), list(model.module[2].parameters())))
 

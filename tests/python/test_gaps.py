@@ -106,6 +106,8 @@ EXPECTED = {
                                          " different gradients of it, and no collective adds these up: it may be one parameter, whose gradient is then not"
                                          " complete, or several that were initialised alike"),
     "constant_gradients_that_nobody_zeroed": ("mismatch", (4, 4, 0), [0, 1], "what earlier optimizer steps left is still in it: nobody zeroed the gradient"),
+    "means_that_are_divided": ("match", (8, 0, 0), [0, 1], None),
+    "means_that_are_to_be_added_up": ("match", (8, 0, 0), [0, 1], None),
     "sampled": ("match", (8, 0, 0), [0, 1], None),
     "sampled_and_not_divided": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1 where 1/2 was expected: uniform factor 2, invisible to Adam"),
     "gradient_for_a_log": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, torch.autograd.grad was called for these parameters beside"
@@ -124,7 +126,7 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gaps")
-    ran(folder, 2, [*EXPECTED, "clipped_twice"], program="gaps_worker.py")
+    ran(folder, 2, [*EXPECTED, "clipped_twice", "means_that_nothing_divides"], program="gaps_worker.py")
     return folder
 
 
@@ -145,6 +147,13 @@ def test_what_cannot_be_known_is_undecided_and_the_rest_is_judged(folder, name):
         assert not report["gaps"] and not report["notes"], everything
     else:
         assert said in everything
+
+
+def test_means_of_several_micro_batches_that_nothing_divides_are_told(folder):
+    found = verified(folder, "means_that_nothing_divides")
+    gap, = found.report["gaps"]
+    assert found.verdict == "undecided" and found.report["counts"]["right"] == 8
+    assert "in means_that_nothing_divides calls backward on 2 means, and nothing divides them by 2: if they are parts of one batch, the gradient is 2" in gap
 
 
 def test_a_constant_gradient_that_nobody_zeroed_is_one_mistake_with_the_others(folder):
