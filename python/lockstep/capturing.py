@@ -83,7 +83,7 @@ class Run:
         if self.one_of > 1:
             header["one_of"] = self.one_of
         self.recorder.event("run", header)
-        if hasattr(self.adapter, "begin"):
+        if self.bits_tell and hasattr(self.adapter, "begin"):
             self.adapter.begin()
         for parameter in self.adapter.parameters.all:
             self.recorder.event("parameter", parameter.described())
@@ -369,7 +369,7 @@ class Run:
 
     def finish_step(self):
         self.settle()
-        why = self.roots.not_divided()
+        why = self.roots.not_divided() if self.bits_tell else None
         if why:
             self.gaps.say(why, [])
         self.roots.forget()

@@ -149,7 +149,7 @@ void compare_start_weights(CapturedRun& run) {
   }
   for (const auto& [parameter, held_by] : stages_of_parameter) {
     const bool is_apart = stages && run.apart.contains({*stages, parameter});
-    if (is_known && held_by.size() > 1 && !is_apart && !carried.contains(parameter)) run.perhaps_tied.insert(parameter);
+    if (is_known && run.header.collectives && held_by.size() > 1 && !is_apart && !carried.contains(parameter)) run.perhaps_tied.insert(parameter);
   }
   std::set<int> equal;
   for (const auto& [parameter, by_lanes] : parts) {
