@@ -24,7 +24,7 @@ struct Header {
   std::vector<std::pair<std::string, std::string>> versions;
   int sums = 0;
   std::uint64_t seed = 0;
-  int one_of = 1;  ///< of parameters that are sampled, one of so many elements was measured
+  int one_of = 1;                 ///< of parameters that are sampled, one of so many elements was measured
   std::vector<std::string> axes;  ///< of the mesh
   std::vector<int> sizes;
   std::vector<int> mesh_ranks;  ///< row-major, the last axis fastest
@@ -160,9 +160,10 @@ struct CapturedRun {
   std::set<std::pair<int, int>> waiting;  ///< step and parameter
   /// Axis and parameter: ranks along it begin with different weights of one piece, or all with the same.
   std::set<std::pair<std::size_t, int>> apart, alike;
-  /// Parameters that several pipeline stages have under one name, with the same weights, and that no collective adds up.
+  /// Parameters that several pipeline stages have under one name, with the same weights, and that no collective adds
+  /// up.
   std::set<int> perhaps_tied;
-  std::map<int, std::string> divided;     ///< steps that loss scalers skipped on some ranks alone, and what is wrong
+  std::map<int, std::string> divided;  ///< steps that loss scalers skipped on some ranks alone, and what is wrong
 
   /// About how many elements of a piece were measured.
   double measured(int parameter, int piece) const;

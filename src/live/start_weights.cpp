@@ -123,7 +123,8 @@ void compare_start_weights(CapturedRun& run) {
         unknown.insert(parameter);
       }
       is_known = is_known || own.start.has_value();
-      stages_of_parameter[parameter].insert(stages ? run.coordinates(rank.header.rank, std::uint32_t{1} << *stages) : 0);
+      stages_of_parameter[parameter].insert(stages ? run.coordinates(rank.header.rank, std::uint32_t{1} << *stages)
+                                                   : 0);
     }
     if (!stages) continue;
     for (const int parameter : carried_along(run, rank, std::uint32_t{1} << *stages)) carried.insert(parameter);
@@ -149,7 +150,8 @@ void compare_start_weights(CapturedRun& run) {
   }
   for (const auto& [parameter, held_by] : stages_of_parameter) {
     const bool is_apart = stages && run.apart.contains({*stages, parameter});
-    if (is_known && run.header.collectives && held_by.size() > 1 && !is_apart && !carried.contains(parameter)) run.perhaps_tied.insert(parameter);
+    if (is_known && run.header.collectives && held_by.size() > 1 && !is_apart && !carried.contains(parameter))
+      run.perhaps_tied.insert(parameter);
   }
   std::set<int> equal;
   for (const auto& [parameter, by_lanes] : parts) {
@@ -166,10 +168,10 @@ void compare_start_weights(CapturedRun& run) {
     }
   }
   if (!equal.empty())
-    run.notes.push_back(
-        fmt::format("ranks begin with the same numbers in different parts of {}: parts that were initialised alike train "
-                    "alike until something tells them apart.",
-                    some(run, equal)));
+    run.notes.push_back(fmt::format(
+        "ranks begin with the same numbers in different parts of {}: parts that were initialised alike train "
+        "alike until something tells them apart.",
+        some(run, equal)));
   for (const auto& [axis, parameters] : apart)
     run.gaps.push_back(
         {fmt::format("ranks along {} begin with different weights of {}: copies were initialised apart and train "
@@ -188,11 +190,10 @@ void doubt_different_weights(const CapturedRun& run, std::vector<PieceFinding>& 
     }
     if (apart == 0) continue;
     const int own = run.coordinates(one.piece.ranks.front(), apart);
-    const bool alone = std::all_of(one.piece.coefficients.begin(), one.piece.coefficients.end(),
-                                   [&](const RecoveredCoefficient& each) {
-                                     return (each.exact && each.exact->is_zero()) ||
-                                            run.coordinates(each.rank, apart) == own;
-                                   });
+    const bool alone = std::all_of(
+        one.piece.coefficients.begin(), one.piece.coefficients.end(), [&](const RecoveredCoefficient& each) {
+          return (each.exact && each.exact->is_zero()) || run.coordinates(each.rank, apart) == own;
+        });
     if (!alone) continue;
     one.piece.verdict = VerifiedPiece::Verdict::undecided;
     one.summary =

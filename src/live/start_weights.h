@@ -8,9 +8,9 @@
 
 namespace lockstep::live {
 
-/// Parameters that stages of a pipeline hold under one name, and that begin with other weights or have other shapes, are
-/// different ones: they get names of their own, "pp1.weight", and a note says so. Not where a collective between stages
-/// carries their gradients. To be called before the ranks' parameters are put together.
+/// Parameters that stages of a pipeline hold under one name, and that begin with other weights or have other shapes,
+/// are different ones: they get names of their own, "pp1.weight", and a note says so. Not where a collective between
+/// stages carries their gradients. To be called before the ranks' parameters are put together.
 void name_stages_apart(CapturedRun& run);
 
 /// Finds out along which axes ranks begin with different weights of one parameter, or with the same, where the run says

@@ -97,8 +97,8 @@ class Verifier {
     result_.versions = header.versions;
     result_.loss = loss_;
     result_.sums = header.sums;
-    const auto sampled = static_cast<std::size_t>(std::count_if(
-        run_.parameters.begin(), run_.parameters.end(), [](const auto& one) { return one.declared.sampled; }));
+    const auto sampled = static_cast<std::size_t>(std::count_if(run_.parameters.begin(), run_.parameters.end(),
+                                                                [](const auto& one) { return one.declared.sampled; }));
     if (sampled > 0) result_.one_of = header.one_of;
     result_.notes = run_.notes;
     if (extraction_ != nullptr) {
@@ -121,7 +121,8 @@ class Verifier {
                       fmt::join(header.axes, ", ")));
     for (const live::RunParameter& parameter : run_.parameters) {
       const live::DeclaredParameter& declared = parameter.declared;
-      VerifiedParameter verified{declared.name, declared.aliases, declared.shape, declared.dtype, declared.frozen, declared.sampled, {}};
+      VerifiedParameter verified{
+          declared.name, declared.aliases, declared.shape, declared.dtype, declared.frozen, declared.sampled, {}};
       for (const std::vector<Interval>& piece : declared.pieces)
         verified.pieces.push_back(declared.pieces.size() == 1 ? "" : live::piece_words(piece));
       result_.parameters.push_back(std::move(verified));

@@ -5,7 +5,7 @@ import contextlib
 import sys
 import threading
 
-from worker import case, main, seeded  # finds lockstep
+from worker import case, main, seeded, variant  # finds lockstep
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -657,9 +657,7 @@ def pipeline(out, seed=lambda: dist.get_rank(), **options):
             optimizer.step()
 
 
-@case(2)
-def stages_of_torch(out):
-    pipeline(out)
+variant("stages_of_torch", 2, pipeline)
 
 
 @case(2)
@@ -668,9 +666,7 @@ def stages_of_torch_that_are_not_divided(out):
     pipeline(out, scale_grads=False)
 
 
-@case(2)
-def stages_of_torch_that_begin_alike(out):
-    pipeline(out, seed=lambda: 0)
+variant("stages_of_torch_that_begin_alike", 2, pipeline, seed=lambda: 0)
 
 
 def wide(out, reduce=average, **options):
@@ -686,9 +682,7 @@ def wide(out, reduce=average, **options):
             optimizer.step()
 
 
-@case(2)
-def sampled(out):
-    wide(out)
+variant("sampled", 2, wide)
 
 
 @case(2)
@@ -722,14 +716,8 @@ def means_that_nothing_divides(out, together=False, divisor=1):
             optimizer.step()
 
 
-@case(2)
-def means_that_are_divided(out):
-    means_that_nothing_divides(out, divisor=2)
-
-
-@case(2)
-def means_that_are_to_be_added_up(out):
-    means_that_nothing_divides(out, together=True)
+variant("means_that_are_divided", 2, means_that_nothing_divides, divisor=2)
+variant("means_that_are_to_be_added_up", 2, means_that_nothing_divides, together=True)
 
 
 @case(2)
