@@ -20,7 +20,7 @@ SIZES = ((64, 2, 4, 32), (256, 4, 8, 128), (512, 4, 8, 256))  # width, layers, s
 SIZES_OF_A_GPU = (*SIZES[1:], (1024, 8, 8, 512))
 VOCABULARY = 1000
 STEPS = 5
-MODES = ("without", "without collectives", "captured")
+MODES = ("without", "without collectives", "captured", "sampled")
 
 
 def train(width, layers, sequences, length, modes, folder, device):
@@ -63,7 +63,7 @@ def measure(width, layers, sequences, length, mode, folder, device):
     tokens = torch.randint(VOCABULARY, (sequences, length), device=device)
     seconds = []
     captured = contextlib.nullcontext() if mode == "without" else lockstep.capture(
-        wrapped, optimizer, out=folder, loss="mean", collectives=mode == "captured", report=False)
+        wrapped, optimizer, out=folder, loss="mean", collectives=mode != "without collectives", report=False, sample="1/16" if mode == "sampled" else None)
     with captured:
         for _ in range(STEPS):
             begin = now()

@@ -91,6 +91,7 @@ struct VerifiedParameter {
   std::vector<std::int64_t> shape;
   std::string dtype;
   bool frozen = false;
+  bool sampled = false;             ///< VerifyResult::one_of
   std::vector<std::string> pieces;  ///< "[0, 768)", "[0, 8) × [0, 16)"; one of "" where nobody cuts it
 };
 
@@ -157,6 +158,7 @@ struct VerifyResult {
   std::vector<std::pair<std::string, std::string>> versions;
   std::optional<CapturedLoss> loss;
   int sums = 0;
+  int one_of = 1;  ///< of large parameters, one of so many elements was looked at
   /// Of an extraction (docs/extract.md): the ranks that were run to find out what all do; nothing: the run was
   /// captured.
   std::optional<std::vector<int>> played;

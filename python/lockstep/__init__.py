@@ -34,7 +34,7 @@ def program():
 
 
 def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True, report=True,
-            overwrite=False):
+            overwrite=False, sample=None, shards=None):
     """Records a training run into the folder `out`, for `with` (docs/capture.md); every rank calls it, after wrapping and
     after making the optimizer. Numbers of the training stay as they are, bit for bit.
 
@@ -48,6 +48,8 @@ def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=No
     collectives: whether to record the sequence of collectives.
     report: whether rank 0 says at the end, on standard error, how long and how large it was.
     overwrite: whether files of another run in that folder are replaced.
+    shards: how a script has cut plain tensors: {"*.up.weight": {"tp": 0}}, patterns of names, and for each axis of the mesh the dimension.
+    sample: "1/16" to look at one of 16 elements of large parameters alone, which costs less; None: at all.
     In a rank that lockstep.run has started, out and report are its own. In one that `lockstep extract` plays nothing is written, and what it extracts is
     that of this model, with this mesh and loss.
     Raises CaptureError where that cannot be captured.
@@ -63,7 +65,8 @@ def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=No
     if _rank is not None:
         out, report = _rank.folder_of_capture(), False
     captured = Run(model, optimizer, mesh=mesh, out=out, loss=loss, data_axes=data_axes, sums=sums, seed=seed, collectives=collectives,
-                   report=report, overwrite=overwrite)
+                   report=report, overwrite=overwrite, sample=sample,
+                   shards=shards)
     if _rank is not None:
         _rank.capture = captured
     return captured

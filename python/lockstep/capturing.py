@@ -19,29 +19,16 @@ from lockstep.clipping import Clipping
 from lockstep.errors import CaptureError, checked_loss, checked_path, shown
 from lockstep.gaps import Gaps
 from lockstep.loss_scaler import LossScaler
-from lockstep.measuring import measure
+from lockstep.measuring import measure, unseen
+from lockstep.micro_batch import MicroBatch
 from lockstep.optimizers import Replaced
 from lockstep.parameters import local_of
+from lockstep.pipelines import Pipelines
 from lockstep.recorder import Recorder
-
-
-def version():
-    """The package's, or "unknown" where it was not installed."""
-    try:
-        from importlib.metadata import version as installed
-        return installed("lockstep")
-    except Exception:  # a source tree
-        return "unknown"
-
-
-class MicroBatch:
-    """What Run.micro_batch returns, so that `with` may be written around the pass."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return False
+from lockstep.roots import Roots
+from lockstep.sampling import one_of, Sample
+from lockstep.shards import shards_of
+from lockstep.versions import version
 
 
 class Run:
@@ -50,7 +37,7 @@ class Run:
     bits_tell = True  # replicas are known by their gradients' bits
 
     def __init__(self, model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True,
-                 report=True, overwrite=False):
+                 report=True, overwrite=False, sample=None, shards=None):
         if not isinstance(sums, int) or sums < 64 or sums % 64:
             raise CaptureError("sums is %r: expected a multiple of 64, such as 128 or 256" % (sums,))
         if not isinstance(seed, int) or not 0 <= seed < 2**64:
@@ -65,8 +52,15 @@ class Run:
         self.out, self.loss = checked_path(out, "out", CaptureError), checked_loss(loss, CaptureError)
         self.sums, self.seed, self.report, self.overwrite = sums, seed, report, overwrite
         self.with_collectives = collectives and distributed
-        self.scaler, self.clipping = LossScaler(self), Clipping(self)
+        self.scaler, self.clipping, self.pipelines = LossScaler(self), Clipping(self), Pipelines(self)
+        self.roots = Roots(self)
         self.adapter = adapter_for(model, optimizer, self)
+        if shards is not None and not hasattr(self.adapter, "begin"):
+            raise CaptureError("shards is for plain tensors that a script has cut, and %s says how its ranks hold them" % self.adapter.name)
+        shards_of(self.adapter.parameters.all, shards, self.mesh, self.rank)
+        self.one_of = one_of(sample)
+        if self.one_of > 1:
+            Sample(self.one_of, seed).begin(self.adapter.parameters.all)
         self.recorder = self.mode = None
         self.undo, self.installed = [], False
 
@@ -81,11 +75,16 @@ class Run:
         except (OSError, ValueError) as error:
             raise CaptureError('the folder "%s" cannot be written (%s): choose another with out=' % (self.out, getattr(error, "strerror", error))) \
                 from error
-        self.recorder.event("run", {
+        header = {
             "lockstep_capture": 1, "rank": self.rank, "world": self.world, "adapter": self.adapter.name,
             "versions": dict({"lockstep": version(), "torch": torch.__version__}, **self.adapter.versions()),
             "sums": self.sums, "seed": self.seed, "mesh": self.mesh, "data_axes": self.data_axes, "loss": self.loss,
-            "collectives": self.with_collectives})
+            "collectives": self.with_collectives}
+        if self.one_of > 1:
+            header["one_of"] = self.one_of
+        self.recorder.event("run", header)
+        if self.bits_tell and hasattr(self.adapter, "begin"):
+            self.adapter.begin()
         for parameter in self.adapter.parameters.all:
             self.recorder.event("parameter", parameter.described())
         self.recorder.flush()
@@ -225,6 +224,8 @@ class Run:
                 return original(*arguments, **keys)
             if self.depth == 0:
                 self.begin_backward()
+                self.roots.add(arguments[0] if arguments else keys.get("tensors", ()),
+                               arguments[1] if len(arguments) > 1 else keys.get("grad_tensors"))
             self.depth += 1
             try:
                 return original(*arguments, **keys)
@@ -243,7 +244,8 @@ class Run:
     def measured(self, event, values, pieces):
         """Adds an event for each (number of the piece, its elements, their places); hash and sketch follow in settle()."""
         for number, flat, places in pieces:
-            form, digits, numbers = measure(flat, places, self.sums, self.seed)
+            with unseen(flat):
+                form, digits, numbers = measure(flat, places, self.sums, self.seed)
             # The row is counted when it is written: autograd has a thread for each device.
             line = dict(values, piece=number, row=None, hash=None, dtype=form.name, nonfinite=None)
             self.pending.append((event, line, form, digits, numbers))
@@ -283,8 +285,9 @@ class Run:
             values = {"step": self.step, "micro_batch": self.micro, "parameter": parameter.number}
             if partial:
                 values["partial"] = partial
-            if self.scaler.scale is not None:
-                values["loss_scale"] = self.scaler.scale
+            scale = (self.scaler.scale or 1.0) * (self.pipelines.divisor or 1)
+            if self.scaler.scale is not None or scale != 1:
+                values["loss_scale"] = scale
             with self.not_followed():
                 self.measured("contribution", values, pieces)
         self.carries(local_of(gradient), parameter)
@@ -349,9 +352,10 @@ class Run:
             if entry[2] is not None:
                 groups.setdefault((entry[2], entry[3].device), []).append(entry)
         for (form, _), entries in groups.items():
-            digits = torch.stack([entry[3] for entry in entries])
-            rows = sketching.rounded(digits.view(-1, form.digits), form.smallest).view(len(entries), self.sums)
-            numbers = torch.stack([entry[4] for entry in entries]).tolist()
+            with unseen(entries[0][3]):
+                digits = torch.stack([entry[3] for entry in entries])
+                rows = sketching.rounded(digits.view(-1, form.digits), form.smallest).view(len(entries), self.sums)
+                numbers = torch.stack([entry[4] for entry in entries]).tolist()
             for entry, row, (first, second, nonfinite) in zip(entries, rows.tolist(), numbers):
                 entry[1].update(hash=hashing.written((first, second)), nonfinite=nonfinite)
                 entry[1]["content"] = row
@@ -365,6 +369,10 @@ class Run:
 
     def finish_step(self):
         self.settle()
+        why = self.roots.not_divided() if self.bits_tell else None
+        if why:
+            self.gaps.say(why, [])
+        self.roots.forget()
         optimizers = self.adapter.optimizers
         idle = [optimizer for optimizer in optimizers if id(optimizer) not in self.stepped]
         zeroed = self.gaps.zeroed
@@ -386,4 +394,5 @@ class Run:
         self.loose = None
         self.scaler.forget()
         self.clipping.forget()
+        self.pipelines.forget()
         self.new_step()

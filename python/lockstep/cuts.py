@@ -71,5 +71,5 @@ class Cut:
         for number, first, last in self.own:
             if begin <= first and last <= begin + flat.numel():
                 piece = self.pieces[number]
-                found.append((number, flat[first - begin:last - begin], piece.places(piece.range or piece.box, flat.device)))
+                found.append((number,) + piece.measured(flat[first - begin:last - begin], piece.range or piece.box))
         return found

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sketch and hash of a piece of a gradient at once, part by part, so that what they need besides stays small."""
 
+import contextlib
+
 import torch
 
 from lockstep import hashing, sketching
@@ -11,6 +13,11 @@ from lockstep.places import ROW
 # Elements: what a processor's cache holds, and what keeps a GPU busy. Each takes about 200 bytes while it is measured.
 AT_ONCE = {"cpu": 1 << 17}
 AT_ONCE_ON_DEVICES = 1 << 21
+
+
+def unseen(tensor):
+    """While it lasts, no dispatch mode sees operations: each of them would cost as much as many elements. What is no plain tensor needs one."""
+    return torch._C._DisableTorchDispatch() if type(tensor) is torch.Tensor else contextlib.nullcontext()
 
 
 def measure(flat, places, sums, seed):
@@ -42,8 +49,13 @@ def parts(flat, places, at_once):
 
 def lanes_of(flat, places):
     """Both lanes of the hash alone, int64 [2], on the device."""
+    with unseen(flat):
+        return lanes(flat, places)
+
+
+def lanes(flat, places):
     at_once = AT_ONCE.get(flat.device.type, AT_ONCE_ON_DEVICES)
     if flat.numel() > at_once:
-        return sum(lanes_of(part, own) for part, own in parts(flat, places, at_once))
+        return sum(lanes(part, own) for part, own in parts(flat, places, at_once))
     form = FORMATS[flat.dtype]
     return hashing.lanes(bits_of(flat.contiguous()), form, places)

@@ -32,6 +32,9 @@ class Parameter:
         self.chunk = 0  # of a pipeline stage that has several
         self.group = 0  # which of the flat tensors that the optimizer cuts it is part of
         self.placed = placed_along(held)
+        self.sampled = False  # whether a part of its elements alone is measured
+        self.box = None  # what this rank holds of it, where the script has cut a plain tensor and says how
+        self.start = None  # the hash of what this rank holds as the capture begins, where copies are to be compared
 
     def described(self):
         result = {"id": self.number, "name": self.name, "shape": self.shape, "dtype": str(self.held.dtype).replace("torch.", ""),
@@ -44,6 +47,10 @@ class Parameter:
             result["group"] = self.group
         if self.placed:
             result["placed"] = self.placed
+        if self.sampled:
+            result["sampled"] = True
+        if self.start:
+            result["start"] = self.start
         return dict(result, pieces=[piece.described() for piece in self.pieces])
 
 
@@ -77,6 +84,20 @@ def held_by(tensor):
     names = mesh.mesh_dim_names or [str(axis) for axis in range(mesh.ndim)]
     partial = [name for name, placement in zip(names, tensor.placements) if "Partial" in type(placement).__name__]
     return box_of(tensor.shape, tensor.placements, list(mesh.mesh.shape), at), partial
+
+
+def kept_of(gradient, held):
+    """The box of a gradient of which a rank keeps a part alone: along axes where the gradient is whole on every rank, and `held`, the parameter, is cut,
+    it takes its own part, without a collective. None where it keeps all that it has."""
+    if not is_dtensor(gradient) or not is_dtensor(held) or not gradient.device_mesh.mesh_dim_names or not held.device_mesh.mesh_dim_names:
+        return None
+    mesh, at = gradient.device_mesh, gradient.device_mesh.get_coordinate()
+    own = dict(zip(held.device_mesh.mesh_dim_names, held.placements))
+    placements = [own.get(name, placement) if type(placement).__name__ == "Replicate" else placement
+                  for name, placement in zip(mesh.mesh_dim_names, gradient.placements)]
+    if at is None or placements == list(gradient.placements):
+        return None
+    return box_of(gradient.shape, placements, list(mesh.mesh.shape), at)
 
 
 def placed_along(tensor):

@@ -95,6 +95,7 @@ class Piece:
         self.box = [tuple(part) for part in box] if box is not None else None
         self.range = tuple(range) if range is not None else range_of(self.shape, self.box)
         self.known = {}  # places that this piece needs
+        self.sample = None  # chooses the elements of it that are measured; None: all
 
     def described(self):
         return {"range": list(self.range)} if self.range else {"box": [list(part) for part in self.box]}
@@ -117,6 +118,10 @@ class Piece:
             self.known[entry] = places
         return places
 
+    def measured(self, flat, part):
+        """What is measured of `flat`, the elements of `part`, and the places of that."""
+        return (flat, self.places(part, flat.device)) if self.sample is None else self.sample.of(self, flat, part)
+
     def part_of(self, tensor, held):
         """The piece's elements in `tensor`, which holds the box `held` of the parameter, and their places; None where it has none."""
         if self.box is not None:
@@ -125,7 +130,7 @@ class Piece:
                 return None
             slices = tuple(slice(first - begin, end - begin) for (first, end), (begin, _) in zip(shared, held))
             part = range_of(self.shape, shared) or shared
-            return tensor[slices].reshape(-1), self.places(part, tensor.device)
+            return self.measured(tensor[slices].reshape(-1), part)
         whole = range_of(self.shape, held)
         if whole is None:
             raise AssertionError("a flat piece meets a tensor that is no range")
@@ -136,7 +141,7 @@ class Piece:
         first, end = max(self.range[0], begin), min(self.range[1], begin + flat.numel())
         if first >= end:
             return None
-        return flat[first - begin:end - begin], self.places((first, end), flat.device)
+        return self.measured(flat[first - begin:end - begin], (first, end))
 
 
 def whole(shape):

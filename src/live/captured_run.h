@@ -24,6 +24,7 @@ struct Header {
   std::vector<std::pair<std::string, std::string>> versions;
   int sums = 0;
   std::uint64_t seed = 0;
+  int one_of = 1;                 ///< of parameters that are sampled, one of so many elements was measured
   std::vector<std::string> axes;  ///< of the mesh
   std::vector<int> sizes;
   std::vector<int> mesh_ranks;  ///< row-major, the last axis fastest
@@ -43,6 +44,9 @@ struct DeclaredParameter {
   int group = 0;  ///< the optimizer's flat tensor that it is part of
   /// Axes of the mesh along which the run says how ranks hold it: in parts, whole, or with shares of its gradient.
   std::vector<std::string> placed;
+  bool sampled = false;  ///< a part of its elements alone was measured
+  /// Of what the rank holds of it as the capture begins; none: not known.
+  std::optional<GradientHash> start;
   /// By piece: one [first, end) in row-major index, or one per dimension.
   std::vector<std::vector<Interval>> pieces;
 };
@@ -154,8 +158,15 @@ struct CapturedRun {
   /// By step and parameter: why nobody knows whether optimizers step with results that are right.
   std::map<std::pair<int, int>, std::string> doubts;
   std::set<std::pair<int, int>> waiting;  ///< step and parameter
-  std::map<int, std::string> divided;     ///< steps that loss scalers skipped on some ranks alone, and what is wrong
+  /// Axis and parameter: ranks along it begin with different weights of one piece, or all with the same.
+  std::set<std::pair<std::size_t, int>> apart, alike;
+  /// Parameters that several pipeline stages have under one name, with the same weights, and that no collective adds
+  /// up.
+  std::set<int> perhaps_tied;
+  std::map<int, std::string> divided;  ///< steps that loss scalers skipped on some ranks alone, and what is wrong
 
+  /// About how many elements of a piece were measured.
+  double measured(int parameter, int piece) const;
   bool complete_step(int step) const;
   /// Why what the optimizers get of a parameter in a step is not to be judged; null: it is.
   const std::string* unknown(int step, int parameter) const;

@@ -25,7 +25,7 @@ struct Summed {
 };
 
 /// See Columns::unsaid_axis.
-int find_unsaid_axis(const CapturedRun& run, const Columns& found,
+int find_unsaid_axis(const CapturedRun& run, int parameter, const Columns& found,
                      const std::map<std::pair<int, int>, Summed>& contributions) {
   std::map<std::pair<int, int>, int> column_of;  // by rank and micro-batch; -1: zeros
   for (const std::pair<int, int>& zero : found.zeros) column_of[zero] = -1;
@@ -33,7 +33,7 @@ int find_unsaid_axis(const CapturedRun& run, const Columns& found,
     for (const std::pair<int, int>& member : found.columns[i].members) column_of[member] = static_cast<int>(i);
   }
   for (std::size_t axis = 0; axis < run.header.axes.size(); ++axis) {
-    if (is_said_along(run, axis)) continue;
+    if (is_said_along(run, axis, parameter)) continue;
     const std::uint32_t bit = std::uint32_t{1} << axis;
     std::map<std::pair<int, int>, int> first;  // by the coordinates on all other axes, and micro-batch
     for (const auto& [member, column] : column_of) {
@@ -59,6 +59,12 @@ bool is_said_along(const CapturedRun& run, std::size_t axis) {
   const std::string& name = run.header.axes[axis];
   return (run.data_axes >> axis & 1) != 0 || run.header.sizes[axis] == 1 || splits_sequence(name) ||
          name == name_of(Axis::pp) || run.placed_axes.contains(name);
+}
+
+bool is_said_along(const CapturedRun& run, std::size_t axis, int parameter) {
+  if ((run.data_axes >> axis & 1) != 0 || run.header.sizes[axis] == 1) return true;
+  if (run.header.axes[axis] == name_of(Axis::pp)) return !run.perhaps_tied.contains(parameter);
+  return is_said_along(run, axis) && !run.apart.contains({axis, parameter});
 }
 
 bool nearly_equal(const Vector& a, const Vector& b, Dtype dtype) {
@@ -149,7 +155,7 @@ Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expecte
     if (known) column.expected = weight;
     if (column.different == 1) column.likely = &expected;
   }
-  result.unsaid_axis = find_unsaid_axis(run, result, contributions);
+  if (!tensors.empty()) result.unsaid_axis = find_unsaid_axis(run, tensors.front()->parameter, result, contributions);
   return result;
 }
 

@@ -58,6 +58,9 @@ struct Columns {
 /// yield different gradients: the tensors that are cut along it say so of all. Along cp and sp, where these are no data
 /// axes, it is shares; what several pipeline stages have is added up, as tied embeddings are.
 bool is_said_along(const CapturedRun& run, std::size_t axis);
+/// The same of one parameter: not where weights that differ, or the same ones on stages that nothing ties, raise the
+/// question anew.
+bool is_said_along(const CapturedRun& run, std::size_t axis, int parameter);
 
 /// Whether ranks may have computed one thing in other orders of summation, which differ by a few roundings.
 bool nearly_equal(const Vector& a, const Vector& b, Dtype dtype);

@@ -38,6 +38,7 @@ struct Added {
   std::uint64_t non_finite = 0;
   std::string missing;  // why some are not known: a sentence without a period
   bool known = true;    // the coefficients are
+  bool sampled = false;
 
   void add(const Columns& columns) {
     for (const Column& column : columns.columns) {
@@ -61,6 +62,7 @@ class Comparison {
       : compared_(compared), parameter_(compared.run.parameters[at(parameter)]), truth_(truth), largest_(largest) {
     result_.parameter = parameter;
     for (const std::int64_t size : parameter_.declared.shape) elements_ *= static_cast<double>(size);
+    if (parameter_.declared.sampled) elements_ /= compared.run.header.one_of;
     for (std::size_t piece = 0; piece < parameter_.declared.pieces.size(); ++piece)
       pieces_.push_back(static_cast<int>(piece));
     own_.sum.resize(at(compared.run.header.sums));
@@ -116,6 +118,8 @@ class Comparison {
       tensors.insert(tensors.end(), of_piece.begin(), of_piece.end());
       own_.add(gather_columns(compared_.run, compared_.files, compared_.expected, compared_.step, of_piece));
     }
+    if (compared_.run.parameters[at(result_.parameter)].declared.sampled != truth_.sampled)
+      return undecided("in one of the runs all of its elements were measured, and in the other a part of them");
     if (!truth_.missing.empty()) return undecided("in the reference, " + truth_.missing);
     if (!own_.missing.empty()) return undecided(own_.missing);
     if (const std::string* why = compared_.run.unknown(compared_.step, result_.parameter)) return undecided(*why);
@@ -262,11 +266,13 @@ std::vector<ReferencedParameter> compare_with_reference(const ComparedStep& comp
   numeric::parallel_for(truths.size(), threads, [&](std::size_t i) {
     Added& truth = truths[i];
     truth.sum.resize(at(run.header.sums));
+    truth.sampled = run.parameters[i].declared.sampled;
     truth.add(gather_columns(run, reference.files(), expected, compared.step, tensors[i]));
     if (!expected.unknown().empty()) truth.missing = expected.unknown();
     if (const std::string* why = run.unknown(compared.step, static_cast<int>(i))) truth.missing = *why;
     double elements = 1;
     for (const std::int64_t size : run.parameters[i].declared.shape) elements *= static_cast<double>(size);
+    if (truth.sampled) elements /= run.header.one_of;
     sizes[i] = elements > 0 && is_finite(truth.sum) ? length(truth.sum) / std::sqrt(elements) : 0;
   });
   const double largest = sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());

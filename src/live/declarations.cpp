@@ -120,6 +120,8 @@ std::optional<DeclaredParameter> read_declared(const Event& event) {
   if (event.find("chunk") != nullptr) parameter.chunk = static_cast<int>(event.whole("chunk", 0, most_chunks));
   if (event.find("group") != nullptr) parameter.group = static_cast<int>(event.whole("group"));
   parameter.placed = event.texts("placed");
+  parameter.sampled = event.boolean("sampled", false);
+  if (event.find("start") != nullptr) parameter.start = event.hash("start");
   std::int64_t numel = 1;
   for (const std::int64_t size : parameter.shape) {
     if (size > 0 && numel > most_elements_of_one / size) {

@@ -23,6 +23,8 @@ RunFormulas::RunFormulas(const CapturedRun& run) : steps_(run.steps) {
   parameter.name = "parameter";
   parameter.shape = {1};
   parameter.stage = std::nullopt;
+  // Each rank's contribution has a name of its own, of earlier optimizer steps as well.
+  if (mesh.size(Axis::tp) > 1) parameter.partial.push_back(Axis::tp);
   Diagnostics diagnostics;
   Model model(mesh, {parameter}, diagnostics);
   if (!diagnostics.empty()) throw InternalError("the model of a captured run is refused");

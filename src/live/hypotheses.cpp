@@ -99,9 +99,14 @@ std::optional<Hypotheses::Hypothesis> Hypotheses::of_pattern(const Pattern& patt
   if ((oldest > 0) != (all.size() > own_.size())) return std::nullopt;
   std::vector<Rational> coefficients;
   for (const Column* column : all) {
-    const auto entry = pattern.find(source_of(cell_, *column));
-    if (entry == pattern.end()) return std::nullopt;
-    coefficients.push_back(entry->second);
+    // What is the same on several ranks here may not be so in the parameter that the pattern is of.
+    std::optional<Rational> sum;
+    for (const auto& [rank, micro_batch] : column->members) {
+      const auto entry = pattern.find({cell_.step - column->step, rank, micro_batch});
+      if (entry != pattern.end()) sum = sum.value_or(Rational(0)) + entry->second;
+    }
+    if (!sum) return std::nullopt;
+    coefficients.push_back(*sum);
   }
   Hypothesis hypothesis = of_coefficients(std::move(all), std::move(coefficients));
   hypothesis.of_others = of_others;

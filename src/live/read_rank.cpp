@@ -113,6 +113,7 @@ class Reader {
     header.sums = static_cast<int>(event.whole("sums", 64, 1 << 16));
     if (header.sums % 64 != 0) event.mistake(fmt::format("\"sums\" is {}; expected a multiple of 64", header.sums));
     header.seed = static_cast<std::uint64_t>(event.whole("seed", 0, INT64_MAX));
+    if (event.find("one_of") != nullptr) header.one_of = static_cast<int>(event.whole("one_of", 1, 1 << 20));
     header.versions = read_versions(event);
     read_mesh(event, header);
     header.collectives = event.boolean("collectives", false);

@@ -14,6 +14,7 @@
 #include "src/live/captured_run.h"
 #include "src/live/event.h"
 #include "src/live/run_gaps.h"
+#include "src/live/start_weights.h"
 #include "src/numeric/parallel.h"
 
 namespace lockstep::live {
@@ -70,6 +71,7 @@ void check_headers(const std::vector<RankRecord>& ranks) {
     must_agree(first, other, "\"world\"", a.world, b.world);
     must_agree(first, other, "\"sums\"", a.sums, b.sums);
     must_agree(first, other, "\"seed\"", a.seed, b.seed);
+    must_agree(first, other, "\"one_of\"", a.one_of, b.one_of);
     must_agree(first, other, "\"mesh\"", std::tie(a.axes, a.sizes, a.mesh_ranks),
                std::tie(b.axes, b.sizes, b.mesh_ranks));
     must_agree(first, other, "\"data_axes\"", a.data_axes, b.data_axes);
@@ -128,6 +130,10 @@ class Union {
           declared.name, fmt::join(declared.shape, ", "), file, fmt::join(known.shape, ", ")));
     if (known.pieces != declared.pieces)
       refuse(fmt::format("{}: parameter \"{}\" is cut into other pieces than in {}", rank.file, declared.name, file));
+    if (known.sampled != declared.sampled)
+      refuse(fmt::format("{}: parameter \"{}\" is {}, and in {} it is {}", rank.file, declared.name,
+                         declared.sampled ? "sampled" : "measured whole", file,
+                         known.sampled ? "sampled" : "measured whole"));
     known.frozen = known.frozen && declared.frozen;
     for (const std::string& alias : declared.aliases) add_alias(found->second, known, alias);
     return found->second;
@@ -203,6 +209,11 @@ std::int64_t RunParameter::numel(int piece) const {
   return count;
 }
 
+double CapturedRun::measured(int parameter, int piece) const {
+  const RunParameter& one = parameters[at(parameter)];
+  return static_cast<double>(one.numel(piece)) / (one.declared.sampled ? header.one_of : 1);
+}
+
 bool CapturedRun::complete_step(int step) const {
   return missing_ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [&](const RankRecord& rank) {
            const auto found = rank.steps.find(step);
@@ -268,11 +279,13 @@ CapturedRun read_run(const std::string& folder, int threads) {
                    [](const RankRecord& a, const RankRecord& b) { return a.header.rank < b.header.rank; });
   check_headers(run.ranks);
   run.header = run.ranks.front().header;
+  lay_out(run);
+  name_stages_apart(run);
   Union(run).run();
+  compare_start_weights(run);
   find_gaps(run);
   for (const RunParameter& parameter : run.parameters)
     run.placed_axes.insert(parameter.declared.placed.begin(), parameter.declared.placed.end());
-  lay_out(run);
   return run;
 }
 

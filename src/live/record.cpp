@@ -284,6 +284,10 @@ void blame(std::shared_ptr<const Scenario> scenario, VerifyResult& result) {
   options.host = false;
   const CheckResult checked = check_scenario(std::move(scenario), options);
   for (const Blame& one : checked.blame) result.blame.push_back({one.step, one.why, one.formulas});
+  if (result.blame.empty())
+    result.not_blamed =
+        "no step is named: the recorded schedule predicts what was measured, and no single change of it was found that "
+        "mends it.";
   if (!checked.repairs.empty()) result.repair = checked.repairs.front().edits;
 }
 

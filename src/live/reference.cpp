@@ -40,7 +40,8 @@ ReferenceRun::ReferenceRun(const std::string& folder, const CapturedRun& run, in
                        own.world));
   for (const auto& [name, one, other] :
        {std::tuple("sums", static_cast<std::uint64_t>(own.sums), static_cast<std::uint64_t>(run.header.sums)),
-        std::tuple("seed", own.seed, run.header.seed)}) {
+        std::tuple("seed", own.seed, run.header.seed),
+        std::tuple("one_of", static_cast<std::uint64_t>(own.one_of), static_cast<std::uint64_t>(run.header.one_of))}) {
     if (one != other)
       refuse(
           fmt::format("{}: its \"{}\" is {}, and that of {} is {}; only sketches that agree in it can be compared, "

@@ -21,6 +21,7 @@
 #include "src/live/record.h"
 #include "src/live/run_gaps.h"
 #include "src/live/same_data.h"
+#include "src/live/start_weights.h"
 #include "src/live/words.h"
 #include "src/numeric/parallel.h"
 
@@ -96,6 +97,9 @@ class Verifier {
     result_.versions = header.versions;
     result_.loss = loss_;
     result_.sums = header.sums;
+    const auto sampled = static_cast<std::size_t>(std::count_if(run_.parameters.begin(), run_.parameters.end(),
+                                                                [](const auto& one) { return one.declared.sampled; }));
+    if (sampled > 0) result_.one_of = header.one_of;
     result_.notes = run_.notes;
     if (extraction_ != nullptr) {
       result_.played = live::played_ranks(*extraction_);
@@ -117,7 +121,8 @@ class Verifier {
                       fmt::join(header.axes, ", ")));
     for (const live::RunParameter& parameter : run_.parameters) {
       const live::DeclaredParameter& declared = parameter.declared;
-      VerifiedParameter verified{declared.name, declared.aliases, declared.shape, declared.dtype, declared.frozen, {}};
+      VerifiedParameter verified{
+          declared.name, declared.aliases, declared.shape, declared.dtype, declared.frozen, declared.sampled, {}};
       for (const std::vector<Interval>& piece : declared.pieces)
         verified.pieces.push_back(declared.pieces.size() == 1 ? "" : live::piece_words(piece));
       result_.parameters.push_back(std::move(verified));
@@ -238,6 +243,7 @@ class Verifier {
     for (std::size_t i = 0; i < cells.size(); ++i) {
       std::vector<PieceFinding>& of_cell = judged[i];
       if (of_cell.size() > 1) told_apart_bits(of_cell);
+      live::doubt_different_weights(run_, of_cell);
       same_data.doubt(*cells[i], of_cell);
       for (PieceFinding& finding : of_cell) {
         judged_.push_back(std::move(finding));

@@ -119,22 +119,43 @@ class CellVerifier {
     if (is_zero(problem.result) && group.shares.empty() && !ZeroHashes(columns_.zero_hashes).add(result))
       return set_undecided(judged, fmt::format("what the optimizer gets {}", not_of_zeros));
     if (columns_.unsaid_axis >= 0) {
-      const std::string& axis = context_.run.header.axes[at(columns_.unsaid_axis)];
-      return set_undecided(judged,
-                           fmt::format("ranks along {} yield different gradients of it, and nothing says whether "
-                                       "they hold different parts of it or shares of one gradient",
-                                       axis));
+      return set_undecided(judged, unsaid(at(columns_.unsaid_axis)));
     }
     problem.result_dtype = result.dtype;
     problem.coarsest = coarser(result.dtype, cell_.coarsest);
     problem.columns = pointers(columns_.columns);
     for (const Column& column : columns_.columns) problem.coarsest = coarser(problem.coarsest, column.dtype);
-    const RunParameter& parameter = context_.run.parameters[at(cell_.parameter)];
-    problem.elements = static_cast<double>(parameter.numel(cell_.piece));
+    problem.elements = context_.run.measured(cell_.parameter, cell_.piece);
     const Explanation found = explain(
         problem, [&](int back) { return earlier(back); }, cache_);
     if (!found.right && decide_with_skipped_steps(judged, problem)) return;
     decide(judged, problem, found);
+  }
+
+  std::string unsaid(std::size_t axis) const {
+    const std::string& name = context_.run.header.axes[axis];
+    if (name == name_of(Axis::pp))
+      return fmt::format(
+          "stages along {} have it under one name and begin with the same weights, yield different gradients of it, "
+          "and "
+          "no collective adds these up: it may be one parameter, whose gradient is then not complete, or several that "
+          "were initialised alike",
+          name);
+    std::string text = fmt::format(
+        "ranks along {} yield different gradients of it, and nothing says whether they hold different parts of it or "
+        "shares of one gradient",
+        name);
+    if (context_.run.apart.contains({axis, cell_.parameter}))
+      text +=
+          "; they begin with different weights of it, as parts do, and copies that were initialised apart: shards= of "
+          "the "
+          "capture tells parts";
+    if (context_.run.alike.contains({axis, cell_.parameter}))
+      text +=
+          "; they begin with the same weights of it, as copies do, and parts that were initialised alike: shards= of "
+          "the "
+          "capture tells parts";
+    return text;
   }
 
   /// The optimizer may get what came in steps before this one in which it did not step, from one of them on: where
@@ -186,6 +207,18 @@ class CellVerifier {
     return pointers(found->columns);
   }
 
+  /// Whether backward yielded the same in the optimizer step before, as of a constant: twice this may be both together.
+  bool repeats_earlier() {
+    const auto before = earlier(1);
+    return before && !columns_.columns.empty() &&
+           std::all_of(columns_.columns.begin(), columns_.columns.end(), [&](const Column& own) {
+             return std::any_of(before->begin(), before->end(), [&](const Column* other) {
+               return other->rank == own.rank && other->micro_batch == own.micro_batch &&
+                      nearly_equal(own.values, other->values, coarser(own.dtype, other->dtype));
+             });
+           });
+  }
+
   void no_gradient(PieceFinding& judged) {
     if (!columns_.missing.empty()) return set_undecided(judged, columns_.missing);
     judged.piece.formula = "0";
@@ -213,8 +246,9 @@ class CellVerifier {
       return;
     }
     if (!cell_formulas_.known()) return cell_formulas_.without_loss(judged, found);
-    if (!found.told_apart && try_formulas(judged, problem)) return;
-    judged.open = !found.told_apart;
+    const bool repeats = found.told_apart && found.uniform && repeats_earlier();
+    if ((!found.told_apart || repeats) && try_formulas(judged, problem, repeats)) return;
+    judged.open = !found.told_apart || repeats;
     // What clipping left of earlier steps is no small fraction.
     if (!found.exact())
       set_wrong(judged, cell_formulas_.kind(found),
@@ -273,9 +307,9 @@ class CellVerifier {
   }
 
   /// A formula of other parameters, or a usual one, that explains this result as well.
-  bool try_formulas(PieceFinding& judged, const Problem& problem) {
+  bool try_formulas(PieceFinding& judged, const Problem& problem, bool others_alone = false) {
     const std::optional<Hypotheses::Found> fitting = hypotheses_.first_that_fits(problem, judged.piece.ranks);
-    if (!fitting) return false;
+    if (!fitting || (others_alone && !fitting->of_others)) return false;
     const Explanation& found = fitting->explanation;
     judged.piece.unexplained = fitting->left.residual;
     judged.piece.noise = fitting->left.noise;

@@ -116,13 +116,18 @@ std::optional<Rational> factor_of(const Explanation& found) {
 
 std::string uniform_words(const Explanation& found, const Rational& factor) {
   const std::string scope = factor > 0 ? ", invisible to Adam" : "";
+  // Contributions that are the same on several ranks are one column, which has the coefficients of all.
+  const auto each = [](const ColumnCoefficient& entry, const Rational& all) {
+    return all / Rational(std::max(1, entry.column->different));
+  };
   const ColumnCoefficient& first = found.entered.front();
+  const Rational got = each(first, *first.exact), expected = each(first, *first.column->expected);
   const bool alike = std::all_of(found.entered.begin(), found.entered.end(), [&](const ColumnCoefficient& entry) {
-    return entry.exact == first.exact && entry.column->expected == first.column->expected;
+    return each(entry, *entry.exact) == got && each(entry, *entry.column->expected) == expected;
   });
   if (alike)
-    return fmt::format("every contribution came with {} where {} was expected: uniform factor {}{}",
-                       first.exact->to_string(), first.column->expected->to_string(), factor.to_string(), scope);
+    return fmt::format("every contribution came with {} where {} was expected: uniform factor {}{}", got.to_string(),
+                       expected.to_string(), factor.to_string(), scope);
   return fmt::format("every contribution came with {} of its weight: uniform factor {}{}", factor.to_string(),
                      factor.to_string(), scope);
 }

@@ -45,8 +45,11 @@ std::string RunWords::layout() const {
 std::string RunWords::counts() const {
   const std::size_t right = result_.count(PieceVerdict::right), wrong = result_.count(PieceVerdict::wrong),
                     undecided = result_.count(PieceVerdict::undecided);
-  std::string text = fmt::format("{}, {} compared: {} right", counted(compared_.size(), "parameter"),
-                                 counted(result_.pieces.size(), "result"), right);
+  const auto sampled = std::count_if(compared_.begin(), compared_.end(),
+                                     [&](int parameter) { return result_.parameters[at(parameter)].sampled; });
+  std::string text = fmt::format(
+      "{}, {} compared{}: {} right", counted(compared_.size(), "parameter"), counted(result_.pieces.size(), "result"),
+      sampled > 0 ? fmt::format(", {} of the parameters in one of {} elements", sampled, result_.one_of) : "", right);
   if (wrong > 0) text += fmt::format(", {} wrong", wrong);
   if (undecided > 0) text += fmt::format(", {} undecided", undecided);
   return text;

@@ -105,6 +105,7 @@ void write_json_run(const VerifyResult& result, JsonWriter& json) {
     json.key("played").numbers(*result.played);
   } else {
     json.key("sums").number(result.sums);
+    json.key("one_of").number(result.one_of);
   }
   json.key("steps").numbers(result.steps);
   json.key("micro_batches").number(result.micro_batches);

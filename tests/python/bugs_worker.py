@@ -353,6 +353,47 @@ def tensor_parallel(out, sequence=True, norm=None, axis="tp", sharded=False):
         train_block(model, optimizer, dist.get_rank() // 2, 2, mesh.get_local_rank("tp"), synchronize=synchronize)
 
 
+class Words(nn.Module):
+    """An embedding, a block and a last layer, as language models have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(16, 8)
+        self.norm = nn.LayerNorm(8)
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+        self.output = nn.Linear(8, 16, bias=False)
+
+    def forward(self, tokens):
+        hidden = self.embedding(tokens)
+        return self.output(hidden + self.down(self.up(self.norm(hidden)).tanh()))
+
+
+def words(out, zeroed=True, factor=None):
+    """torch's own recipe of FSDP2 over tensor and sequence parallelism, with a vocabulary that is cut: backward yields all of the embedding's gradient
+    on each rank, which keeps its part."""
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    seeded(0)
+    model = parallelize_module(Words(), mesh["tp"], {
+        "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)), "norm": SequenceParallel(),
+        "up": ColwiseParallel(input_layouts=Shard(1)), "down": RowwiseParallel(output_layouts=Shard(1)),
+        "output": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())})
+    fully_shard(model, mesh=mesh["dp"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    with lockstep.capture(model, optimizer, out=out, loss="mean", report=False):
+        for step in range(2):
+            seeded(mesh.get_local_rank("dp"), step)
+            tokens = torch.randint(0, 16, (4, 6))
+            nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.roll(-1, 1).flatten()).backward()
+            for parameter in model.parameters() if factor else ():
+                parameter.grad.mul_(factor)
+            optimizer.step()
+            if zeroed:
+                optimizer.zero_grad()
+
+
 case("tp-right", 2, tensor_parallel)
 case("fsdp-tp-right", 4, worker.fsdp2_tensor_parallel)
 case("tp-own-norm-right", 2, tensor_parallel, sequence=False, norm=dist.ReduceOp.SUM)
@@ -362,6 +403,9 @@ case("tp-norm-average", 2, tensor_parallel, sequence=False, norm=dist.ReduceOp.A
 case("tp-norm-again", 2, tensor_parallel, norm=dist.ReduceOp.SUM)
 case("tp-group", 4, tensor_parallel, sequence=False, norm=dist.ReduceOp.SUM, axis="dp")
 case("fsdp-tp-norm", 4, tensor_parallel, sequence=False, sharded=True)
+case("fsdp-tp-words-right", 4, words)
+case("fsdp-tp-words-kept", 4, words, zeroed=False)
+case("fsdp-tp-words-halved", 4, words, factor=0.5)
 
 
 # Backwards that are wrong before anything is synchronized: a run of the same model on the same data on one rank tells.

@@ -5,7 +5,7 @@ import contextlib
 import sys
 import threading
 
-from worker import case, main, seeded  # finds lockstep
+from worker import case, main, seeded, variant  # finds lockstep
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -572,15 +572,152 @@ class Summed(torch.autograd.Function):
 
 
 @case(2)
-def tensor_parallel_by_hand(out):
-    model = Vocabulary()
+def tensor_parallel_by_hand(out, make=Vocabulary, **options):
+    model = make()
     optimizer = sgd(model.parameters())
-    with captured(model, optimizer, out, mesh={"tp": 2}):
+    with captured(model, optimizer, out, mesh={"tp": 2}, **options):
         for step in range(2):
             optimizer.zero_grad()
             seeded(7, step)
             model(torch.randint(0, 20, (40,))).square().mean().backward()
             optimizer.step()
+
+
+@case(2)
+def tensor_parallel_by_hand_that_is_told(out):
+    tensor_parallel_by_hand(out, shards={"embedding.*": {"tp": 0}})
+
+
+class Alike(Vocabulary):
+    """Its parts were made with one seed, and begin with the same numbers."""
+
+    def __init__(self):
+        super().__init__()
+        seeded(1)
+        nn.init.normal_(self.embedding.weight)
+
+
+@case(2)
+def tensor_parallel_by_hand_of_equal_parts(out):
+    tensor_parallel_by_hand(out, Alike)
+
+
+@case(2)
+def tensor_parallel_by_hand_of_equal_parts_that_is_told(out):
+    tensor_parallel_by_hand(out, Alike, shards={"embedding.weight": {"tp": 0}})
+
+
+class OwnHead(Vocabulary):
+    """Its last layer should be a copy on each rank, and was made with another seed on each."""
+
+    def __init__(self):
+        super().__init__()
+        seeded(5 + dist.get_rank())
+        self.head = nn.Linear(8, 4)
+
+
+@case(2)
+def copies_of_a_layer_that_were_initialised_apart(out):
+    tensor_parallel_by_hand(out, OwnHead, shards={"embedding.*": {"tp": 0}})
+
+
+@case(2)
+def copies_that_were_initialised_apart(out, reduce=average):
+    seeded(dist.get_rank())
+    model = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 4))
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            lost(model, step).backward()
+            reduce(model)
+            optimizer.step()
+
+
+@case(2)
+def experts_by_hand(out):
+    """Each rank has an expert of its own under the same name, and nobody reduces it."""
+    copies_that_were_initialised_apart(out, reduce=lambda model: None)
+
+
+def pipeline(out, seed=lambda: dist.get_rank(), **options):
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    seeded(seed())
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+    stage = PipelineStage(model, dist.get_rank(), dist.get_world_size(), torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, n_microbatches=4, loss_fn=lambda output, target: (output - target).square().mean(), **options)
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out, mesh={"pp": dist.get_world_size()}):
+        for step in range(2):
+            optimizer.zero_grad()
+            seeded(3, step)
+            inputs, target = torch.randn(2, 16, 8)
+            schedule.step(*[inputs] if dist.get_rank() == 0 else [], **{} if dist.get_rank() == 0 else {"target": target})
+            optimizer.step()
+
+
+variant("stages_of_torch", 2, pipeline)
+
+
+@case(2)
+def stages_of_torch_that_are_not_divided(out):
+    """The schedule divides by no micro-batches; its loss is taken at its word."""
+    pipeline(out, scale_grads=False)
+
+
+variant("stages_of_torch_that_begin_alike", 2, pipeline, seed=lambda: 0)
+
+
+def wide(out, reduce=average, **options):
+    """A weight of 131,072 elements, of which one of 16 is looked at, and others that are looked at whole."""
+    seeded(0)
+    model = nn.Sequential(nn.Linear(8, 16384), nn.Tanh(), nn.Linear(16384, 4))
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out, sample="1/16", **options):
+        for step in range(2):
+            optimizer.zero_grad()
+            lost(model, step).backward()
+            reduce(model)
+            optimizer.step()
+
+
+variant("sampled", 2, wide)
+
+
+@case(2)
+def sampled_and_not_divided(out):
+    wide(out, reduce=lambda model: [dist.all_reduce(parameter.grad) for parameter in model.parameters()])
+
+
+@case(2)
+def constant_gradients_that_nobody_zeroed(out):
+    """A sum's gradient of the last bias is the same in every step, so that twice of it may be a factor."""
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            model(data(step)).sum().backward()
+            optimizer.step()
+
+
+@case(2)
+def means_that_nothing_divides(out, together=False, divisor=1):
+    """Two means in a step: parts of one batch, or losses that are to be added up, which `together` says."""
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out) as run:
+        for step in range(2):
+            optimizer.zero_grad()
+            if together:
+                run.micro_batch()
+            for micro in range(2):
+                (lost(model, step, micro) / divisor).backward()
+            optimizer.step()
+
+
+variant("means_that_are_divided", 2, means_that_nothing_divides, divisor=2)
+variant("means_that_are_to_be_added_up", 2, means_that_nothing_divides, together=True)
 
 
 @case(2)

@@ -106,6 +106,13 @@ def main():
         "folder of verify": lambda: lockstep.verify(None),
         "reference": lambda: lockstep.verify(folder, reference=3),
         "no process group": before_the_process_group,
+        "sample": lambda: lockstep.capture(model, optimizer, sample="1/0"),
+        "sample is a number": lambda: lockstep.capture(model, optimizer, sample=0.1),
+        "shards": lambda: lockstep.capture(model, optimizer, shards=["weight"]),
+        "shards without an axis": lambda: lockstep.capture(model, optimizer, shards={"weight": 0}),
+        "shards along no axis": lambda: lockstep.capture(model, optimizer, mesh={"dp": 1, "tp": 1}, shards={"weight": {"tpp": 0}}),
+        "shards of nothing": lambda: lockstep.capture(model, optimizer, shards={"wieght": {"dp": 0}}),
+        "shards of no dimension": lambda: lockstep.capture(model, optimizer, shards={"bias": {"dp": 1}}),
         "no shape": lambda: lockstep.capture(torch.nn.LazyLinear(2), optimizer),
     }
     said = {}

@@ -50,6 +50,7 @@ UNSEEN = {"ddp-hook": ["multiplied with 1/2"], "ddp-last": ["cleared between the
           "hsdp-divided-twice": ["multiplied with 1/4"],
           "zero-predivided": ["multiplied with 1/4"], "zero-last": ["cleared between the micro-batches"],
           "zero-not-zeroed": ["not cleared after an optimizer step"], "ulysses-local-mean": ["multiplied with 1/2"],
+          "fsdp-tp-words-kept": ["not cleared after an optimizer step"], "fsdp-tp-words-halved": ["multiplied with 1/2"],
           "zero-groups-right": ["it takes a part of the gradients to its owner"]}
 
 
@@ -172,7 +173,8 @@ def test_the_steps_have_the_names_of_their_axes_and_places(folders):
                                         ("ddp-ignored", "dp_all_reduce/"), ("tp-norm-average", "tp_all_reduce/"),
                                         ("ddp-unused", "dp_all_reduce"), ("plain-users", "dp_scale/"), ("hsdp-replicas-alone", "dp_shard_all_reduce"),
                                         ("tp-norm-again", "tp_all_reduce/optimizer"), ("tp-group", "dp_all_reduce/bugs_worker.py"),
-                                        ("fsdp-tp-norm", "tp_all_reduce")])
+                                        ("fsdp-tp-norm", "tp_all_reduce"), ("fsdp-tp-words-kept", "zero"),
+                                        ("fsdp-tp-words-halved", "scale")])
 def test_verify_names_the_step_at_fault_and_a_repair(folders, case, step):
     report = verify(folders("torch") / case, program=PROGRAM).report
     assert report["not_blamed"] is None and any(step in blame["step"] for blame in report["blame"]), report["blame"]

@@ -20,6 +20,12 @@ ZEROED = ("in optimizer step 1, gradients were set to zero before micro-batch 1,
 SAME = ("every data-parallel rank yielded the same gradients: they read the same data, or the gradients were reduced before; whether they were added up"
         " cannot be seen")
 CLIPPED = ("gradients were clipped, and the next backward pass came before any optimizer stepped with them: clip once, after the last micro-batch")
+UNSAID = ("ranks along tp yield different gradients of it, and nothing says whether they hold different parts of it or shares of one gradient")
+DIFFERENT = "; they begin with different weights of it, as parts do, and copies that were initialised apart"
+EQUAL = "; they begin with the same weights of it, as copies do, and parts that were initialised alike"
+SHARDS = ": shards= of the capture tells parts"  # where the weights say what to tell
+APART = ("ranks along dp begin with different weights of 0.weight and 3 others: copies were initialised apart and train different models, or these are"
+         " different parts or experts.")
 CHANGED = "it was right before it was clipped, and was changed between clipping and the optimizer's step"
 # By case: the verdict; how many results are right, wrong and undecided; the steps that were judged; and what is said as a gap, a note or a finding.
 EXPECTED = {
@@ -83,8 +89,27 @@ EXPECTED = {
     "same_data_unreduced": ("undecided", (0, 0, 8), [0, 1], SAME),
     "same_data_in_one_step": ("undecided", (4, 0, 4), [0, 1], SAME),
     "loss_of_all": ("undecided", (0, 0, 8), [0, 1], SAME),
-    "tensor_parallel_by_hand": ("undecided", (4, 0, 4), [0, 1], "ranks along tp yield different gradients of it, and nothing says whether they hold"
-                                " different parts of it or shares of one gradient"),
+    "tensor_parallel_by_hand": ("undecided", (4, 0, 4), [0, 1], UNSAID + DIFFERENT + SHARDS),
+    "tensor_parallel_by_hand_that_is_told": ("match", (8, 0, 0), [0, 1], None),
+    "tensor_parallel_by_hand_of_equal_parts": ("undecided", (4, 0, 4), [0, 1], UNSAID + EQUAL + SHARDS),
+    "tensor_parallel_by_hand_of_equal_parts_that_is_told": ("match", (8, 0, 0), [0, 1], "ranks begin with the same numbers in different parts of"
+                                                            " embedding.weight: parts that were initialised alike train alike until something tells them"
+                                                            " apart."),
+    "copies_of_a_layer_that_were_initialised_apart": ("undecided", (4, 0, 8), [0, 1], UNSAID + DIFFERENT + SHARDS),
+    "copies_that_were_initialised_apart": ("undecided", (8, 0, 0), [0, 1], APART),
+    "experts_by_hand": ("undecided", (0, 0, 16), [0, 1], APART),
+    "stages_of_torch": ("match", (8, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different weights: they are taken"
+                        " as different parameters, pp0.0.bias and so on."),
+    "stages_of_torch_that_are_not_divided": ("match", (8, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different"
+                                             " weights: they are taken as different parameters, pp0.0.bias and so on."),
+    "stages_of_torch_that_begin_alike": ("undecided", (0, 0, 8), [0, 1], "stages along pp have it under one name and begin with the same weights, yield"
+                                         " different gradients of it, and no collective adds these up: it may be one parameter, whose gradient is then not"
+                                         " complete, or several that were initialised alike"),
+    "constant_gradients_that_nobody_zeroed": ("mismatch", (4, 4, 0), [0, 1], "what earlier optimizer steps left is still in it: nobody zeroed the gradient"),
+    "means_that_are_divided": ("match", (8, 0, 0), [0, 1], None),
+    "means_that_are_to_be_added_up": ("match", (8, 0, 0), [0, 1], None),
+    "sampled": ("match", (8, 0, 0), [0, 1], None),
+    "sampled_and_not_divided": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1 where 1/2 was expected: uniform factor 2, invisible to Adam"),
     "gradient_for_a_log": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, torch.autograd.grad was called for these parameters beside"
                            " backward passes, and may have added to no gradient" + NOT_JUDGED % "2.weight and 1 other"),
     "forgotten_layer": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, gradients were set to zero between micro-batches"
@@ -101,7 +126,7 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gaps")
-    ran(folder, 2, [*EXPECTED, "clipped_twice"], program="gaps_worker.py")
+    ran(folder, 2, [*EXPECTED, "clipped_twice", "means_that_nothing_divides"], program="gaps_worker.py")
     return folder
 
 
@@ -122,6 +147,26 @@ def test_what_cannot_be_known_is_undecided_and_the_rest_is_judged(folder, name):
         assert not report["gaps"] and not report["notes"], everything
     else:
         assert said in everything
+
+
+def test_means_of_several_micro_batches_that_nothing_divides_are_told(folder):
+    found = verified(folder, "means_that_nothing_divides")
+    gap, = found.report["gaps"]
+    assert found.verdict == "undecided" and found.report["counts"]["right"] == 8
+    assert "in means_that_nothing_divides calls backward on 2 means, and nothing divides them by 2: if they are parts of one batch, the gradient is 2" in gap
+
+
+def test_a_constant_gradient_that_nobody_zeroed_is_one_mistake_with_the_others(folder):
+    found = verified(folder, "constant_gradients_that_nobody_zeroed")
+    assert [finding["what"] for finding in found.findings] == ["what earlier optimizer steps left is still in it: nobody zeroed the gradient"]
+    assert found.report["blame"], found.report["not_blamed"]
+
+
+def test_what_was_sampled_is_said(folder):
+    found = verified(folder, "sampled")
+    assert found.report["one_of"] == 16
+    assert "4 parameters, 8 results compared, 1 of the parameters in one of 16 elements: 8 right" in str(found)
+    assert verified(folder, "left_over").report["one_of"] == 1
 
 
 def test_gradients_that_are_clipped_while_more_is_added_are_not_judged_after_that(folder):

@@ -33,6 +33,11 @@ EXPECTED = {
     "reference": "reference is 3: expected the path",
     "no process group": "begin the capture after init_process_group",
     "no shape": "\"weight\" has no shape yet",
+    "sample": "sample is '1/0': expected a part of the elements such as \"1/16\"", "sample is a number": "sample is 0.1: expected",
+    "shards": "shards is ['weight']: expected a dictionary", "shards without an axis": "shards has 0 for \"weight\": expected for each axis the dimension",
+    "shards along no axis": "shards names the axis \"tpp\", which the mesh has not (did you mean \"tp\"?)",
+    "shards of nothing": "shards names \"wieght\", and no parameter has such a name (did you mean \"weight\"?)",
+    "shards of no dimension": "shards cuts dimension 1 of \"bias\", which has 1",
 }
 
 

@@ -5,8 +5,12 @@ import torch
 
 from lockstep.collectives import run_uncompiled
 from lockstep.errors import CaptureError
+from lockstep.hashing import written
+from lockstep.measuring import lanes_of
 from lockstep.optimizers import on_clipping, on_step, parameters_of, unwrapped
-from lockstep.parameters import Parameters, held_by, is_dtensor, local_of
+from lockstep.parameters import Parameters, held_by, is_dtensor, kept_of, local_of
+from lockstep.pieces import meet
+from lockstep.places import Row
 
 
 def kind_of(model):
@@ -51,7 +55,7 @@ class Plain:
     def install(self):
         gaps = self.run.gaps
         hooks = [hook for one in self.optimizers for hook in on_step(one, lambda one=one: gaps.begin_step(one), gaps.after_step)]
-        return hooks + on_clipping(self.before_clipping, self.after_clipping) + self.run.scaler.install()
+        return hooks + on_clipping(self.before_clipping, self.after_clipping) + self.run.scaler.install() + self.run.pipelines.install()
 
     def before_clipping(self, tensors, value):
         """Whether it clips anything. Gradients of the others may be those of an earlier step."""
@@ -65,6 +69,17 @@ class Plain:
     def after_clipping(self, tensors):
         if self.run.active():
             self.run.clipping.after(self.known(tensors))
+
+    def begin(self):
+        """Hashes of what this rank holds: whether copies on several ranks are copies. What is all zeros, or ones, says nothing."""
+        for parameter in self.parameters.all:
+            local = parameter.held.detach()
+            local = local._local_tensor if is_dtensor(local) else local
+            if parameter.frozen or type(local) not in (torch.Tensor, torch.nn.Parameter) or local.layout != torch.strided or local.device.type == "meta":
+                continue
+            flat = local.reshape(-1)
+            if flat.numel() and bool((flat != flat[0]).any()):
+                parameter.start = written(lanes_of(flat, Row(0, flat.numel(), flat.device)).tolist())
 
     def known(self, tensors):
         return [self.parameters.by_tensor[id(tensor)] for tensor in tensors if id(tensor) in self.parameters.by_tensor]
@@ -80,17 +95,18 @@ class Plain:
         found = (self.parameters.by_tensor.get(id(tensor)) for tensor in parameters_of([optimizer]))
         return [parameter for parameter in found if parameter is not None]
 
-    def cut(self, parameter, tensor):
-        """(number, elements, places) of each piece that the tensor has something of, and the axes that are to be added up."""
-        held, partial = held_by(tensor)
+    def cut(self, parameter, tensor, kept=None):
+        """(number, elements, places) of each piece that the tensor has something of, in the box `kept` if there is one, and the axes that are to be
+        added up."""
+        held, partial = (parameter.box, []) if parameter.box else held_by(tensor)
         if held is None:
             return [], []
         local = local_of(tensor)
-        found = ((number, piece.part_of(local, held)) for number, piece in enumerate(parameter.pieces))
+        found = ((number, piece.part_of(local, held)) for number, piece in enumerate(parameter.pieces) if kept is None or meet(piece.box, kept))
         return [(number,) + part for number, part in found if part is not None], partial
 
     def contribution(self, parameter, gradient):
-        return self.cut(parameter, gradient)
+        return self.cut(parameter, gradient, kept_of(gradient, parameter.held))
 
     def results(self, optimizer):
         """(parameter, pieces or None where there is no gradient, axes that are to be added up) of what the optimizer gets."""
@@ -105,6 +121,6 @@ class Plain:
 
     def owned(self, parameter):
         """Numbers of the pieces that this rank's optimizer updates."""
-        held, _ = held_by(parameter.held)
+        held, _ = (parameter.box, []) if parameter.box else held_by(parameter.held)
         local = local_of(parameter.held.detach())
         return [number for number, piece in enumerate(parameter.pieces) if held is not None and piece.part_of(local, held) is not None]

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""By what a script divides the means that it calls backward on, as far as autograd's graph says it: a step of several micro-batches needs their mean."""
+
+import sys
+
+import torch
+
+from lockstep.collectives import CallSites
+from lockstep.measuring import unseen
+
+# What yields a mean, with `_saved_reduction` 1 where there are others.
+MEANS = {"MeanBackward0", "MeanBackward1", "NllLossBackward0", "NllLoss2DBackward0", "MseLossBackward0", "BinaryCrossEntropyBackward0",
+         "BinaryCrossEntropyWithLogitsBackward0", "SmoothL1LossBackward0", "HuberLossBackward0"}
+# What hands a number on.
+SAME = {"ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "UnsqueezeBackward0", "CloneBackward0", "AliasBackward0"}
+
+
+def factor_of(root):
+    """What a mean is multiplied with to be this loss; None where the graph does not say that it is one."""
+    node, factor = root.grad_fn, 1.0
+    while node is not None:
+        name = type(node).__name__
+        if name in MEANS:
+            return factor if getattr(node, "_saved_reduction", 1) == 1 else None
+        following = [one for one, _ in node.next_functions if one is not None]
+        if name in ("DivBackward0", "MulBackward0"):
+            other = getattr(node, "_saved_other", None)
+            if not isinstance(other, torch.Tensor) or other.numel() != 1 or other.device.type != "cpu" or float(other) == 0:
+                return None
+            factor = factor / float(other) if name == "DivBackward0" else factor * float(other)
+        elif name not in SAME:
+            return None
+        node = following[0] if len(following) == 1 else None
+    return None
+
+
+class Roots:
+    """The losses of the backward passes of one optimizer step of a capture."""
+
+    def __init__(self, run):
+        self.run, self.sites = run, CallSites()
+        self.forget()
+
+    def forget(self):
+        self.all = []  # micro-batch, factor and who called backward
+
+    def add(self, tensors, gradients):
+        """A backward pass is about to begin."""
+        roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        factor = None
+        if len(roots) == 1 and isinstance(roots[0], torch.Tensor) and roots[0].numel() == 1 and gradients is None and self.run.pipelines.divisor is None:
+            with unseen(roots[0]):  # numbers that stand in the graph are no tensors for a dispatch mode
+                factor = factor_of(roots[0])
+        if factor is not None and self.run.scaler.scale is not None:
+            factor /= self.run.scaler.scale
+        self.all.append((self.run.micro, factor, self.sites.innermost(sys._getframe(1))))
+
+    def not_divided(self):
+        """Why what the optimizers get is several times a mean over the batch, as it seems; None where nothing says so."""
+        count = len(self.run.tokens)
+        passes = {micro for micro, _, _ in self.all}
+        if self.run.loss != "mean" or self.run.told or self.run.gaps.zeroed or count < 2 or len(self.all) != count or len(passes) != count:
+            return None
+        if {factor for _, factor, _ in self.all} != {1.0} or len({site for _, _, site in self.all}) > 1:
+            return None
+        return ("%s calls backward on %d means, and nothing divides them by %d: if they are parts of one batch, the gradient is %d times its mean; if they are"
+                " to be added up, one run.micro_batch() before the first of them says that they belong together" % (self.all[0][2], count, count, count))
