@@ -58,7 +58,8 @@ class Clipping:
         elif clipped is not None:
             line["clipped"] = clipped
 
-    def before(self, parameters):
+    def before(self, parameters, value=None):
+        """`value`: to which each element is clipped; None: by their norm."""
         if self.left:
             self.compare(parameters)
 

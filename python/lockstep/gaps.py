@@ -151,11 +151,11 @@ class Gaps:
         if frozen:
             self.say("an optimizer gets a gradient of what was frozen, and no backward pass was seen that yields it", frozen)
 
-    def say_others(self, who, others):
+    def say_others(self, who, others, step=None):
         shapes = ["[%s]" % ", ".join(map(str, tensor.shape)) for tensor in others]
         more = " and %d more" % (len(shapes) - MOST_SHAPES) if len(shapes) > MOST_SHAPES else ""
         self.say("%s gets gradients of %d parameter%s that the captured model has not, of the shape%s %s%s"
-                 % (who, len(others), *("s" if len(others) > 1 else "",) * 2, ", ".join(shapes[:MOST_SHAPES]), more), [])
+                 % (who, len(others), *("s" if len(others) > 1 else "",) * 2, ", ".join(shapes[:MOST_SHAPES]), more), [], step)
 
     def step_of_another(self, optimizer):
         """An optimizer is about to step that may have nothing of the model that was chosen: else nothing would be said of it."""
@@ -165,8 +165,8 @@ class Gaps:
         tensors = parameters_of([optimizer])
         if not any(id(tensor) in known for tensor in tensors):
             others = [tensor for tensor in tensors if tensor.grad is not None]
-            if others:
-                self.say_others("an optimizer that was not captured", others)
+            if others:  # of a step in which nothing was yielded yet: it is what the one before has left
+                self.say_others("an optimizer that was not captured", others, max(0, self.run.step - (self.run.micro < 0)))
 
     def begin_step(self, optimizer):
         """The gradients are what an optimizer gets, which steps with them now."""

@@ -98,6 +98,7 @@ struct CapturedCollective {
   int passes = 0;              ///< micro-batches of the step whose backward pass had begun
   bool in_backward = false;    ///< within that of the last one
   bool after_results = false;  ///< after what the optimizer gets was looked at
+  bool early = false;          ///< before the model was first called
 };
 
 /// What a rank's capture says that it does not know.

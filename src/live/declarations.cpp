@@ -93,6 +93,11 @@ void read_mesh(const Event& event, Header& header, bool ranks_given) {
   if (header.axes.size() != header.sizes.size())
     return inner.mistake(fmt::format("the mesh has {} and {}", counted(header.axes.size(), "axis"),
                                      counted(header.sizes.size(), "size")));
+  for (std::size_t axis = 0; axis < header.axes.size(); ++axis) {
+    const auto end = header.axes.begin() + static_cast<std::ptrdiff_t>(axis);
+    if (std::find(header.axes.begin(), end, header.axes[axis]) != end)
+      return inner.mistake(fmt::format("the mesh has two axes \"{}\"", header.axes[axis]));
+  }
   std::int64_t product = 1;
   for (const int size : header.sizes) product = std::min<std::int64_t>(product * size, 1 << 21);
   if (product != header.world)

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <map>
+#include <utility>
 
 #include "src/base/at.h"
+#include "src/base/counted.h"
 
 namespace lockstep::live {
 
@@ -59,6 +62,25 @@ Expected::Expected(const CapturedRun& run, std::optional<CapturedLoss> loss, int
   if (unknown_.empty() && total == 0) unknown_ = fmt::format("in optimizer step {}, there is no token", step);
   if (unknown_.empty()) total_ = total;
   if (loss_ != CapturedLoss::token_mean && loss_ != CapturedLoss::token_sum) unknown_.clear();
+  if (loss_ == CapturedLoss::mean) compare_micro_batches(step);
+}
+
+void Expected::compare_micro_batches(int step) {
+  std::map<int, std::pair<int, int>> most;  // by data coordinate: micro-batches, and a rank that has them
+  for (const RankRecord& rank : run_.ranks) {
+    const auto found = rank.steps.find(step);
+    if (found == rank.steps.end() || !found->second.complete) continue;
+    auto& own = most[run_.data_coordinate(rank.header.rank)];
+    if (own.first < found->second.micro_batches) own = {found->second.micro_batches, rank.header.rank};
+  }
+  const auto by_count = [](const auto& one, const auto& other) { return one.second.first < other.second.first; };
+  const auto [few, many] = std::minmax_element(most.begin(), most.end(), by_count);
+  if (few == most.end() || few->second.first == many->second.first) return;
+  unknown_ = fmt::format(
+      "in optimizer step {}, rank {} yields gradients of {}, and rank {} of {}: of a mean that each rank divides by "
+      "its "
+      "own micro-batches nobody knows what share it is of all",
+      step, few->second.second, counted(few->second.first, "micro-batch"), many->second.second, many->second.first);
 }
 
 std::optional<std::int64_t> Expected::tokens(int rank, int micro_batch) const {
@@ -71,6 +93,7 @@ std::optional<Rational> Expected::of(int rank, int micro_batch) const {
   if (!loss_) return std::nullopt;
   switch (*loss_) {
     case CapturedLoss::mean:
+      if (!unknown_.empty()) return std::nullopt;
       return Rational(1, run_.data_ranks);
     case CapturedLoss::sum:
       return Rational(1);

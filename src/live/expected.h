@@ -30,6 +30,9 @@ class Expected {
   const std::string& unknown() const { return unknown_; }
 
  private:
+  /// Means over different numbers of micro-batches weigh what is in them differently.
+  void compare_micro_batches(int step);
+
   const CapturedRun& run_;
   std::optional<CapturedLoss> loss_;
   std::vector<std::vector<std::optional<std::int64_t>>> tokens_;  // by data coordinate and micro-batch

@@ -53,6 +53,7 @@ struct ExtractedNorm {
   int content = 0;              ///< index into RankProgram::results: its square
   std::vector<int> parameters;  ///< that are clipped by it
   std::string call;
+  double loss_scale = 1;  ///< that a loss scaler has in them then
   int line = 0;
 };
 

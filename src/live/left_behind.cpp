@@ -60,9 +60,10 @@ class LeftBehind {
 };
 
 /// Whether a call brings a rank values that may be new: a gather that came before them will come again, while a
-/// broadcast before the first backward pass brings what training begins with.
+/// broadcast before the first backward pass, and any call before the model's first one, brings what training begins
+/// with.
 bool brings(const CapturedCollective& call, std::size_t members, int first_contribution) {
-  if (members < 2) return false;
+  if (members < 2 || call.early) return false;
   return call.op == "all_gather" || (call.op == "broadcast" && call.line > first_contribution);
 }
 

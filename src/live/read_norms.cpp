@@ -11,6 +11,7 @@ void ProgramReader::square(const Event& event) {
   ExtractedSquare one;
   one.step = step;
   one.parameter = parameter->first;
+  places_.emplace_back(step, source->place(), "squares");
   one.source = define(event, *source, calls_nothing, 1);
   details_.square_of.back() = static_cast<int>(details_.squares.size());
   details_.squares.push_back(one);
@@ -24,6 +25,8 @@ void ProgramReader::norm(const Event& event, int line) {
   one.parameters = declared(event, "parameters");
   one.call = event.find("call") == nullptr ? "" : event.text_or_null("call").value_or("");
   one.line = line;
+  places_.emplace_back(one.step, what->place(), "a norm");
+  one.loss_scale = event.factor("loss_scale");
   one.content = static_cast<int>(program_.results.size());
   program_.order.push_back(~one.content);
   program_.results.push_back(content(event, *what, 1));

@@ -93,21 +93,7 @@ void ProgramReader::event(const Json& json, int line, Diagnostics& mistakes) {
   if (kind == "norm") return norm(event, line);
   if (kind == "step") return step(event);
   if (kind == "gap") return gap(event);
-  if (kind == "end") ended_ = true;
-}
-
-void ProgramReader::end(const Json& events, Diagnostics& mistakes) {
-  // Of many programs what these have in reserve is a third of all.
-  program_.calls.shrink_to_fit();
-  program_.sources.shrink_to_fit();
-  details_.calls.shrink_to_fit();
-  details_.contributions.shrink_to_fit();
-  if (!ended_)
-    mistakes.add(events.place(), "the program has no \"end\": what it does after its last event is not known");
-  for (const auto& [step, place] : result_places_) {
-    if (!steps_[step].complete)
-      mistakes.add(place, fmt::format("a result of optimizer step {}, which has no \"step\" event", step));
-  }
+  if (kind == "end") end_event(event);
 }
 
 void ProgramReader::parameter(const Event& event) {
@@ -214,6 +200,7 @@ void ProgramReader::contribution(const Event& event, int line) {
   one.line = line;
   one.source = define(event, *source, contributes, part->elements);
   details_.contributions.push_back(one);
+  last_contributed_ = std::max(last_contributed_, step);
   RankStep& of_step = steps_[step];
   of_step.micro_batches = std::max(of_step.micro_batches, micro_batch + 1);
   if (of_step.complete)
@@ -297,6 +284,7 @@ void ProgramReader::collective(const Event& event, int line) {
   CapturedCollective& captured = details_.calls.emplace_back();
   captured.line = line;
   captured.step = step;
+  captured.early = event.boolean("before", false);
   captured.op = event.text("op", "");
   captured.elements = call.elements = elements;
   captured.dtype = call.dtype = text_if_there(event, "dtype");
@@ -319,6 +307,9 @@ void ProgramReader::collective(const Event& event, int line) {
     captured.root = static_cast<int>(whole_number_of(*root).value_or(-1));
   call.words = call_words(captured);
   if (const Json* input = event.find("input")) call.input = content(event, *input, elements);
+  const bool knows_terms = std::any_of(call.input.begin(), call.input.end(),
+                                       [](const symbolic::ContentPart& part) { return !part.terms.empty(); });
+  if (captured.reduce == "premul_sum" && knows_terms) event.required("factor");
   const auto number = static_cast<int>(program_.calls.size());
   if (const Json* output = event.find("output")) {
     const Event inner = event.inner(*output);
@@ -374,7 +365,7 @@ void ProgramReader::result(const Event& event, int line) {
       add_result(event, part, by_piece[piece], common->second, line);
     }
   }
-  result_places_.emplace_back(static_cast<int>(event.whole("step")), what->place());
+  places_.emplace_back(static_cast<int>(event.whole("step")), what->place(), "a result");
 }
 
 void ProgramReader::add_result(const Event& event, const Part& part, std::vector<int> ranks, int content, int line) {
@@ -387,26 +378,6 @@ void ProgramReader::add_result(const Event& event, const Part& part, std::vector
   one.content = content;
   one.ranks = std::move(ranks);
   details_.results.push_back(std::move(one));
-}
-
-void ProgramReader::step(const Event& event) {
-  RankStep& step = steps_[static_cast<int>(event.whole("step"))];
-  if (step.complete) return event.mistake("a second \"step\" event of this step");
-  step.complete = true;
-  if (event.find("waiting") != nullptr) step.waiting = declared(event, "waiting");
-  const auto count = static_cast<int>(event.whole("micro_batches", 0, 1 << 20));
-  if (count < step.micro_batches) {
-    event.mistake(fmt::format("the step has {} micro-batches, and micro-batch {} yielded a contribution", count,
-                              step.micro_batches - 1));
-  }
-  step.micro_batches = std::max(step.micro_batches, count);
-  step.tokens = read_tokens(event, count);
-}
-
-void ProgramReader::gap(const Event& event) {
-  CaptureGap gap = read_gap(event);
-  if (!gap.of_all) gap.parameters = declared(event, "parameters");
-  gaps_.push_back(std::move(gap));
 }
 
 }  // namespace lockstep::live

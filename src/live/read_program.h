@@ -78,6 +78,7 @@ class ProgramReader {
   void square(const Event& event);
   void norm(const Event& event, int line);
   void step(const Event& event);
+  void end_event(const Event& event);
   void gap(const Event& event);
   std::optional<Part> part(const Event& event) const;
   std::optional<std::pair<int, const DeclaredParameter*>> parameter_of(const Event& event) const;
@@ -103,7 +104,8 @@ class ProgramReader {
   std::map<std::int64_t, DeclaredParameter> declared_;
   std::map<int, RankStep> steps_;
   std::vector<CaptureGap> gaps_;
-  std::vector<std::pair<int, Place>> result_places_;  // step and where
+  int last_contributed_ = -1;                                // the latest optimizer step of a contribution
+  std::vector<std::tuple<int, Place, const char*>> places_;  // of what steps have: step, where, and what it is
   bool ended_ = false;
 };
 

@@ -330,6 +330,22 @@ std::vector<std::string> gap_sentences(const CapturedRun& run, const std::vector
   return sentences;
 }
 
+std::string waiting_sentence(const CapturedRun& run, const std::vector<int>& steps, const std::vector<char>& chosen) {
+  std::vector<int> found;
+  for (std::size_t i = 0; i < run.parameters.size(); ++i) {
+    const auto parameter = static_cast<int>(i);
+    const bool waits = std::all_of(steps.begin(), steps.end(), [&](int step) { return run.waits(step, parameter); });
+    if (chosen[i] != 0 && waits && !steps.empty()) found.push_back(parameter);
+  }
+  if (found.empty()) return "";
+  return fmt::format(
+      "no optimizer that has {}{} stepped in the optimizer steps that were looked at: more of them (--steps) say what "
+      "it "
+      "gets.",
+      run.parameters[at(found.front())].declared.name,
+      found.size() == 1 ? "" : " or " + counted(found.size() - 1, "other"));
+}
+
 const std::string* CapturedRun::unknown(int step, int parameter) const {
   if (unknowns.empty()) return nullptr;
   for (const auto& key :

@@ -22,4 +22,7 @@ int untold_from(const RankRecord& rank, const std::vector<int>& steps);
 std::vector<std::string> gap_sentences(const CapturedRun& run, const std::vector<int>& steps,
                                        const std::vector<char>& chosen);
 
+/// A sentence about chosen parameters whose optimizers step in none of these steps; "" where there are none.
+std::string waiting_sentence(const CapturedRun& run, const std::vector<int>& steps, const std::vector<char>& chosen);
+
 }  // namespace lockstep::live

@@ -148,6 +148,10 @@ class Verifier {
     }
     for (std::string& sentence : live::gap_sentences(run_, chosen_steps_, chosen_))
       result_.gaps.push_back(std::move(sentence));
+    // A capture may be of some steps of many; an extraction looks at as many as it was asked for.
+    if (std::string waits = live::waiting_sentence(run_, chosen_steps_, chosen_);
+        extraction_ != nullptr && !waits.empty())
+      result_.gaps.push_back(std::move(waits));
   }
 
   int previous(int step) const {
@@ -199,6 +203,7 @@ class Verifier {
       live::NormFindings norms = judge_->norms(step);
       for (VerifyFinding& finding : norms.wrong) result_.findings.push_back(std::move(finding));
       for (std::string& note : norms.notes) norm_notes_.insert(std::move(note));
+      for (std::string& gap : norms.gaps) result_.gaps.push_back(std::move(gap));
       tell_unknown(step);
       return;
     }

@@ -69,7 +69,7 @@ class Program:
         return self.add("step", step=step, micro_batches=micro_batches, tokens=tokens or [None] * micro_batches, **more)
 
     def end(self):
-        return self.add("end", steps=1)
+        return self.add("end", steps=sum(event["event"] == "step" for event in self.events))
 
 
 def extraction(*programs, axes=None, data_axes=None, loss="mean", **more):

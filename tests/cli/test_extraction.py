@@ -246,6 +246,31 @@ def test_micro_batches_that_are_kept_in_a_buffer(run, tmp_path):
     assert formulas(report)["weight", None, (0,)] == "(g0+g1.0)/2"
 
 
+def test_a_mean_of_ranks_with_other_numbers_of_micro_batches_is_undecided(run, tmp_path):
+    """Each divides by its own; a sum is one whatever they have."""
+    def programs(factor):
+        return [ddp((rank, rank + 1), micro_batches=2 - rank, factor=factor) for rank in range(2)]
+
+    report = checked(run, tmp_path, *programs("1/2"))
+    assert report["verdict"] == "undecided" and report["gaps"] == [
+        "in optimizer step 0, rank 1 yields gradients of 1 micro-batch, and rank 0 of 2: of a mean that each rank divides by its own micro-batches nobody"
+        " knows what share it is of all: what is expected cannot be said."]
+    assert checked(run, tmp_path, *programs("1"), loss="sum", status=0)["verdict"] == "match"
+    # What lacks a rank is wrong whatever the shares are.
+    one, other = programs("1/2")
+    next(event for event in other.events if event["event"] == "collective")["input"] = []
+    assert checked(run, tmp_path, one, other)["verdict"] != "match"
+
+
+def test_an_optimizer_that_steps_in_no_step_is_not_passed_over(run, tmp_path):
+    program = ddp((0, 2))
+    program.events = [event for event in program.events if event["event"] != "result" or event["parameter"] == 0]
+    next(event for event in program.events if event["event"] == "step")["waiting"] = [1]
+    report = checked(run, tmp_path, program)
+    assert report["verdict"] == "undecided" and report["gaps"] == [
+        "no optimizer that has bias stepped in the optimizer steps that were looked at: more of them (--steps) say what it gets."]
+
+
 def test_a_gradient_that_nobody_zeroed(run, tmp_path):
     program = Program((0, 2))
     program.parameter("weight", 4)

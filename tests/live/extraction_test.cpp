@@ -239,6 +239,16 @@ TEST_CASE("mistakes in an extraction are told at their place in the file") {
                    "[[0, 4, [[\"1\"") == "a result of optimizer step 0, which has no \"step\" event");
   CHECK(refusal_at("{\"event\": \"weather\"}", "{\"event\": \"end\"}", "{\"event\": \"result\"") ==
         "an event after the \"end\" of the program");
+  CHECK(refusal_at("{\"axes\": [\"dp\"], \"sizes\": [2]}", "{\"axes\": [\"dp\", \"dp\"], \"sizes\": [1, 2]}",
+                   "{\"axes\"") == "the mesh has two axes \"dp\"");
+  CHECK(refusal_at("{\"event\": \"end\"}", "{\"event\": \"end\", \"steps\": 2}", "2}") ==
+        "\"steps\" is 2, and the program has 1 \"step\" event");
+  CHECK(refusal_at("{\"event\": \"end\"}", "{\"event\": \"end\", \"steps\": 1}", "").empty());
+  CHECK(refusal_at("\"reduce\": \"sum\"", "\"reduce\": \"premul_sum\"", "{\"event\": \"collective\"") ==
+        "missing key \"factor\" in a \"collective\" event");
+  CHECK(refusal_at("\"reduce\": \"sum\"", "\"reduce\": \"premul_sum\", \"factor\": \"1/2\"", "").empty());
+  CHECK(refusal_at("\"contribution\", \"step\": 0", "\"contribution\", \"step\": 1", "{\"event\": \"step\"") ==
+        "the \"step\" event of optimizer step 0 after a contribution to optimizer step 1");
 }
 
 TEST_CASE("roots, peers and splits that cannot be are refused") {

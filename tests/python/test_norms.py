@@ -53,6 +53,7 @@ n = get_total_norm(cut) ** 2
 """
 SUM = "dist.all_reduce(n); "
 # What stands before the optimizer's step: the script, what follows, and what is said of the norm.
+BY_STAGES = "nothing says whether one device would clip both by one norm"
 RIGHT, TWICE, LEFT_OUT = "counts each element of", "counts elements 2 times instead of once", "leaves out elements"
 CASES = {
     "torch's own": (DDP, "clip_grad_norm_(P, 0.1)", RIGHT),
@@ -73,7 +74,7 @@ CASES = {
     "what is made of one by an operation that is not known": (DDP, "clip_grads_with_norm_(P, 0.1, get_total_norm(grads).exp())", None),
     "the largest of all ranks": (DDP, "n = get_total_norm(grads) ** 2; dist.all_reduce(n, dist.ReduceOp.MAX); clip_grads_with_norm_(P, 0.1, n.sqrt())", None),
     "read in flight": (DDP, "n = get_total_norm(grads) ** 2; dist.all_reduce(n, async_op=True); clip_grads_with_norm_(P, 0.1, n.sqrt())", None),
-    "of one stage alone": (STAGES, "clip_grad_norm_(P, 0.1)", LEFT_OUT),
+    "of one stage alone": (STAGES, "clip_grad_norm_(P, 0.1)", BY_STAGES),
     "of all stages": (STAGES, "n = get_total_norm(grads) ** 2; %sclip_grads_with_norm_(P, 0.1, n.sqrt())" % SUM, RIGHT),
     "of all stages, asynchronously": (STAGES, "n = get_total_norm(grads) ** 2; dist.all_reduce(n, async_op=True).wait(); clip_grads_with_norm_(P, 0.1, n.sqrt())", RIGHT),
     "torch's own, of DTensors": (TENSOR_PARALLEL, "clip_grad_norm_(P, 0.1)", RIGHT),
@@ -104,6 +105,9 @@ def test_what_a_norm_counts(tmp_path, case):
         assert report["verdict"] == "undecided" and notes == [] and not wrong
         return
     assert {one["verdict"] for one in report["results"]} == {"right"} and not [one for one in report["findings"] if one not in wrong]
+    if expected == BY_STAGES:  # as a device may clip two modules, each by itself
+        assert report["verdict"] == "undecided" and notes == [] and not wrong and expected in report["gaps"][0]
+        return
     if expected is not None and ("instead" in expected or expected == LEFT_OUT):
         assert report["verdict"] == "mismatch" and notes == [] and [one["what"].endswith(" " + expected) for one in wrong] == [True]
         assert wrong[0]["ranks"] == [0, 1]

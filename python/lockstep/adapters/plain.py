@@ -63,7 +63,7 @@ class Plain:
             return False
         clipped = {id(tensor) for tensor in tensors}
         self.run.take_results([one for one in self.optimizers if any(id(tensor) in clipped for tensor in parameters_of([one]))])
-        self.run.clipping.before(self.known(tensors))
+        self.run.clipping.before(self.known(tensors), value)
         return True
 
     def after_clipping(self, tensors):

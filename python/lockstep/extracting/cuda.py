@@ -10,6 +10,7 @@ import contextlib
 import os
 
 import torch
+from torch.cuda.amp import common as amp
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.optimizers import Replaced
@@ -150,5 +151,7 @@ def install():
                         ("mem_get_info", lambda *_, **__: (80 << 30, 80 << 30)), ("is_current_stream_capturing", lambda: False)):
         Replaced(cuda, name, lambda original, value=value: lambda *arguments, **keys: value(*arguments, **keys))
     cuda.Stream, cuda.Event = Stream, Event
+    # Else a GradScaler would scale nothing, and what comes of its scale would not be seen.
+    Replaced(amp, "amp_definitely_not_available", lambda original: lambda: False)
     Replaced(DistributedDataParallel, "__init__", without_devices)
     cuda.device = lambda *_, **__: contextlib.nullcontext()

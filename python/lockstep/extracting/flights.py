@@ -4,6 +4,8 @@ its results, at a time that nobody knows: what is written there meanwhile makes 
 known before. One that nobody ever waits for is in flight until the rank ends.
 """
 
+import sys
+
 import torch
 import torch.distributed as dist
 from torch.futures import Future
@@ -12,6 +14,7 @@ from lockstep.carrying import memory_of
 from lockstep.extracting.layout import is_changed, shares_memory
 
 POINT_TO_POINT = ("send", "recv")
+C10D = "torch/distributed/distributed_c10d.py"
 
 
 class Later(Future):
@@ -189,3 +192,20 @@ class Flights:
         """All have ended; of a group, its collectives, which its barrier comes behind. Sends have no place among these."""
         for flight in [one for one in self.all if group is None or (one.group is group and one.op not in POINT_TO_POINT)]:
             self.end(flight)
+
+
+def is_async():
+    """Whether the script goes on before the collective that it has just called has ended: what torch's function for it was given. What no function
+    of torch was called for, as DDP's reducer calls it, goes on."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.endswith(C10D):
+            if code.co_name in ("isend", "irecv", "batch_isend_irecv"):
+                return True
+            if code.co_name in ("send", "recv", "monitored_barrier"):
+                return False
+            if "async_op" in frame.f_locals:
+                return bool(frame.f_locals["async_op"])
+        frame = frame.f_back
+    return True

@@ -31,14 +31,36 @@ class Norms:
     def start(self):
         self.squares.source_of, self.squares.clipped = self.source_of, self.clipped
         clipping = self.run.clipping
-        clipping.before, clipping.after = self.around(clipping.before, True), self.around(clipping.after, False)
+        clipping.before, clipping.after = self.around_before(clipping.before), self.around_after(clipping.after)
 
-    def around(self, original, begins):
-        """torch's clipping begins or ends: what a script multiplies gradients by itself, by whatever it makes of a norm, is not judged."""
-        def call(parameters):
-            self.clips = begins
+    # torch's clipping begins and ends: what a script multiplies gradients by itself, by whatever it makes of a norm, is not judged.
+
+    def around_before(self, original):
+        def before(parameters, value=None):
+            self.clips = True
+            self.look_for_scale(parameters, value)
+            return original(parameters, value)
+        return before
+
+    def around_after(self, original):
+        def after(parameters):
+            self.clips = False
             return original(parameters)
-        return call
+        return after
+
+    def look_for_scale(self, parameters, value):
+        """A loss scaler takes its scale out of gradients at unscale_, or as its optimizer steps: the limit is none of what is scaled."""
+        run = self.run
+        scales = {parameter.number: run.scaler.of_results(one) for one in run.adapter.optimizers for parameter in run.adapter.owned_by(one)}
+        own = sorted(parameter.number for parameter in parameters if scales.get(parameter.number) not in (None, 1.0))
+        if not own or run.steps >= run.most:
+            return
+        if value is not None:
+            run.gaps.say("its elements are limited to a value while a loss scaler's scale, %g, is in them: unscale_ comes before that"
+                         % scales[own[0]], own)
+            return
+        run.pending.append(("norm", {"step": run.step, "parameters": own, "content": [[0, 1, "gradients are times a loss scaler's scale in it"]],
+                                     "loss_scale": scales[own[0]], "call": self.call()}, None, None, None))
 
     def is_looked_at(self):
         run = self.run

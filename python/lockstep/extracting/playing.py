@@ -29,10 +29,12 @@ from lockstep.extracting.alike import Alike
 from lockstep.extracting.environment import environment
 from lockstep.extracting.following import Following
 from lockstep.extracting.objects import around_all_gather_object
+from lockstep.extracting.placements import counted
 from lockstep.extracting.program import ProgramRun, Stopped
 from lockstep.extracting.session import Session
+from lockstep.extracting.squares import is_infinite
 from lockstep.loss_scaler import kinds
-from lockstep.optimizers import Replaced, before
+from lockstep.optimizers import Replaced, before, parameters_of
 
 
 MOST_PARTNERS = 64  # of a process group among which it is looked for who sets a key of the store
@@ -135,6 +137,7 @@ class CaptureStart:
     def __init__(self, session, settings):
         self.session, self.settings = session, settings
         self.optimizers, self.run = [], None
+        self.stepped = set()  # of optimizers, by id
         self.is_chosen = False  # the model, and not said by the script
 
     def install(self):
@@ -156,8 +159,8 @@ class CaptureStart:
 
         self.undo = [Replaced(torch.optim.Optimizer, "__init__", around_optimizer)]
         self.undo += [Replaced(kind, "scale", around_scale) for kind in kinds() if "scale" in vars(kind)]
-        # Clipping that changes nothing of the noise may change a gradient: what the optimizer gets is looked at before it.
-        self.undo.append(Replaced(optimizers, "changes_nothing", lambda original: lambda limit, norm: False))
+        # Clipping that changes nothing of the noise may change a gradient: what the optimizer gets is looked at before it. To infinity it changes none.
+        self.undo.append(Replaced(optimizers, "changes_nothing", lambda original: lambda limit, norm: is_infinite(limit)))
         self.undo.append(Replaced(Plain, "within", lambda original: lambda adapter, tensors, value: False))
         register_module_forward_pre_hook(self.before_forward)
         shims.on_optimizer(self.made)
@@ -183,6 +186,7 @@ class CaptureStart:
 
     def before_step(self, optimizer, arguments, keys):
         """Where a model is first called within the optimizer's step, by its closure, it is looked for now. Later steps may be those of other models."""
+        self.stepped.add(id(optimizer))
         if self.run is not None:
             if self.is_chosen:
                 self.run.gaps.step_of_another(optimizer)
@@ -193,6 +197,17 @@ class CaptureStart:
         roots = [one for one in modules if id(one) not in inner]
         if len(roots) == 1:
             self.attach(roots[0], optimizer)
+
+    def tell_unstepped(self):
+        """The script was stopped before optimizers of other models have stepped."""
+        run = self.run
+        if not self.is_chosen or not run.adapter.in_grad:
+            return
+        there = [optimizer for optimizer in (reference() for reference in self.optimizers) if optimizer is not None and id(optimizer) not in self.stepped]
+        others = [tensor for tensor in parameters_of(there) if tensor.requires_grad and id(tensor) not in run.adapter.parameters.by_tensor]
+        if others:
+            run.gaps.say("optimizers of %s that the captured model has not had not stepped when the script was stopped: --steps %d looks further"
+                         % (counted(len(others)), run.steps + 1), [], run.steps - 1)
 
     def made(self, model, optimizer):
         """By a framework that says so."""
@@ -216,7 +231,6 @@ class CaptureStart:
             self.run = ProgramRun(self.session, self.settings["steps"], model, optimizer, mesh=mesh, loss=loss, data_axes=data_axes)
             self.session.alike = Alike(self.run, model)
             self.session.parameters = self.run.adapter.parameters.all
-        self.session.record = self.run.issued
         return self.run
 
 
@@ -247,7 +261,7 @@ def play(settings, rank, draw, known):
                 sys.path[0] = os.path.dirname(os.path.abspath(settings["script"]))
                 runpy.run_path(settings["script"], run_name="__main__")
         except Stopped:
-            pass
+            start.tell_unstepped()
         except Missing as missing:
             key = re.sub(r"^(default_pg|\d+)/+", "", str(missing))  # without what torch puts before it
             error = {"kind": "waits", "said": 'it waits for "%s" in the store, which no rank has set' % key, "frames": []}

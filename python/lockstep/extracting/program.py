@@ -86,7 +86,9 @@ class ProgramRun(Run):
     def start(self):
         with self.following.pause():
             self.norms.start()
-            return super().start()
+            super().start()
+            self.session.record_with(self.issued)
+            return self
 
     __enter__ = start
 

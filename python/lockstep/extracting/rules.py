@@ -10,7 +10,7 @@ import torch
 
 from lockstep.carrying import flat, memory_of
 from lockstep.extracting.contents import FOREIGN, KNOWN, Content, fraction_of
-from lockstep.extracting.squares import Squares
+from lockstep.extracting.squares import NORMS, Squares
 
 # Each element of the result is an element of an argument: the same operation on the planes says which.
 MOVES = {
@@ -128,6 +128,11 @@ class Rules:
         outputs = list(flat(list(outputs.values())))
         if own and any(tensor.layout != torch.strided for tensor in inputs):
             return self.not_known(function, name, changed, own)
+        base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+        if not own and base in NORMS:  # of shards that have no element
+            found = self.squares.norms(name, base, arguments, keys)
+            if found is not None:
+                return found
         if not own or name in FORGETS or name.endswith("_like") or name.startswith("new_"):
             return lambda result: [(tensor, None) for tensor in changed]
         if name in ("copy_", "_foreach_copy_"):
@@ -139,7 +144,6 @@ class Rules:
             return self.not_known(function, name, changed, own)
         if name == "_amp_foreach_non_finite_check_and_unscale_":
             return self.unscaled(arguments)
-        base = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         found = self.squares.rule(name, base, arguments, keys, changed, own) if base not in MOVES else None
         if found is not None:
             return found

@@ -10,7 +10,6 @@ Python's numbers, a coefficient or a branch, differs.
 
 import base64
 import hashlib
-import sys
 
 import torch
 import torch.distributed as dist
@@ -20,12 +19,11 @@ from torch.futures import Future
 from lockstep.extracting import numbers
 from lockstep.extracting.answers import Asked
 from lockstep.extracting.contents import KNOWN
-from lockstep.extracting.flights import Flight, Waiting
+from lockstep.extracting.flights import Flight, Waiting, is_async
 from lockstep.extracting.layout import in_memory_order, is_dense
 from lockstep.extracting.numbers import FEW, FROM_ONE, REDUCTIONS
 from lockstep.extracting.weights import are_weights
 
-C10D = "torch/distributed/distributed_c10d.py"
 MOST_TOLD = 4096
 MOST_BYTES = 1 << 18
 GATHERED = 64  # times as many come out of what all ranks gather
@@ -74,11 +72,13 @@ class Noise:
 
 
 class Session:
-    """What the groups of this process tell their collectives to: `following` (following.Following) and `record`, a function of an event."""
+    """What the groups of this process tell their collectives to: `following` (following.Following) and `record`, a function of an event. Those that come
+    before anybody records them are kept, for calls meet by their order."""
 
     def __init__(self, following, sites, draw=0):
         self.following, self.sites, self.draw = following, sites, draw
-        self.record = lambda event: None
+        self.early = []
+        self.record = self.early.append
         self.noise = Noise(0x10C457E9, draw)
         self.tape = Asked()  # by call, what a rank that was played before has sent to all
         self.sent = {}  # the same of this rank
@@ -92,6 +92,12 @@ class Session:
         self.carries, self.silent = set(), set()  # calls of this rank, with gradients in them and without
         # Whole numbers: those that this rank puts in, those that it took from the tape, and calls of which it has got none.
         self.numbers, self.taken, self.asked = {}, {}, []
+
+    def record_with(self, record):
+        """From now on, and what came before, with the key `before`."""
+        for event in self.early:
+            record(dict(event, before=True))
+        self.early, self.record = [], record
 
     def issue(self, group, op, inputs, outputs, play, reduce=None, **more):
         """A collective: `inputs` are the tensors that this rank puts in, in their order, and `outputs` those that it gets. `play` writes the outputs
@@ -146,6 +152,8 @@ class Session:
                 self.change(call, op, event["group"], outputs)
                 if squares is not None:
                     event.update(input=squares, output={"source": following.rules.squares.brought(outputs[0], op, squares), "elements": count_of(outputs)})
+                elif op in REDUCTIONS and torch._C._current_graph_task_id() != -1:  # within a backward pass: it may be in what that yields
+                    self.forget(outputs, self.put_in_by(event["group"]))
                 else:
                     self.forget(outputs, unknown)
             elif len(event["group"]) > 1:
@@ -272,8 +280,7 @@ class Session:
         parent, who says what the others have where that is something else."""
         reason = "what other ranks have sent at %s" % self.place()
         if op in REDUCTIONS or (op == "all_gather" and count_of(inputs) <= FEW and not are_weights(inputs, self.parameters)):
-            reason = "what other ranks have put in at %s" % self.place()
-            self.members_of.setdefault(reason, set()).update(members)
+            reason = self.put_in_by(members)
         if self.are_told(op, inputs) and self.are_told(op, outputs, GATHERED if op == "all_gather" else 1) and op != "all_to_all":
             everybody, number = self.told.get(call), members.index(self.rank)
             in_whole_numbers = all(map(numbers.is_whole, inputs + outputs))
@@ -310,6 +317,12 @@ class Session:
             return
         self.change(call, op, members, outputs, op in REDUCTIONS)
         self.forget(outputs, taped or reason)
+
+    def put_in_by(self, members):
+        """Why it is not known what comes of numbers of all of them."""
+        reason = "what other ranks have put in at %s" % self.place()
+        self.members_of.setdefault(reason, set()).update(members)
+        return reason
 
     def forget_some(self, tensors, which, reason):
         """Of their elements one after another, those."""
@@ -383,20 +396,3 @@ class Session:
             memory.put(tensor, content.map(lambda plane, first=first, end=end, tensor=tensor: plane[first:end].reshape(tensor.shape)))
             first = end
         return {"source": number, "elements": count_of(outputs)}
-
-
-def is_async():
-    """Whether the script goes on before the collective that it has just called has ended: what torch's function for it was given. What no function
-    of torch was called for, as DDP's reducer calls it, goes on."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        code = frame.f_code
-        if code.co_filename.endswith(C10D):
-            if code.co_name in ("isend", "irecv", "batch_isend_irecv"):
-                return True
-            if code.co_name in ("send", "recv", "monitored_barrier"):
-                return False
-            if "async_op" in frame.f_locals:
-                return bool(frame.f_locals["async_op"])
-        frame = frame.f_back
-    return True

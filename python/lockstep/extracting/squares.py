@@ -39,12 +39,19 @@ class Norm(Meaning):
 
 
 class Factor(Meaning):
-    """Made of one norm, its root, and of numbers."""
+    """Made of one norm, its root, and of numbers. `is_endless`: it is infinite, whatever the norm is."""
 
-    def __new__(cls, reason, norm):
+    def __new__(cls, reason, norm, is_endless=False):
         made = super().__new__(cls, reason)
-        made.norm = norm
+        made.norm, made.is_endless = norm, is_endless
         return made
+
+
+def is_infinite(value):
+    """Whether it is a number, or a tensor of one, that is infinite."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1 and bool(value == torch.inf)
+    return isinstance(value, (int, float)) and value == float("inf")
 
 
 def summed(norms):
@@ -157,8 +164,20 @@ class Squares:
             if len(own) == 1:
                 root, factor = self.one(own[0], Norm, 1), self.one(own[0], Factor)
                 if root or factor:
-                    return [Factor(reason, root or factor.norm)]
+                    return [self.limited(reason, base, arguments, keys, root or factor.norm, factor is not None and factor.is_endless)]
         return None
+
+    @staticmethod
+    def limited(reason, base, arguments, keys, norm, is_endless):
+        """What is made of a norm and numbers; None where it is a number, whatever the norm is: a limit of infinity over the norm, but at most 1."""
+        others = [one for one in arguments if one is not None]
+        if base in ("mul", "div", "true_divide") and any(map(is_infinite, others[:1] if base != "mul" else others)):
+            return Factor(reason, norm, is_endless=True)
+        if is_endless and base in ("clamp", "clamp_max", "minimum"):
+            most = keys.get("max", arguments[-1] if base != "clamp" or len(arguments) > 2 else None)
+            if most is not None and not is_infinite(most):
+                return None
+        return Factor(reason, norm, is_endless)
 
     def norms(self, name, base, arguments, keys):
         """Of gradients, or of norms of these."""
@@ -172,6 +191,9 @@ class Squares:
             found = self.of(tensor, Norm, 1) if self.are_there else None
             if found is not None:
                 made.append(Norm(self.rules.reason("aten::" + name), 1, summed(filter(None, found))))
+                continue
+            if tensor.numel() == 0:  # which adds nothing to a sum with those of other ranks
+                made.append(Norm(self.rules.reason("aten::" + name), 1, {}))
                 continue
             source = self.source_of(tensor) if self.memory.of(tensor) is not None else None
             made.append(Norm(self.rules.reason("aten::" + name), 1, {(source, 0): Fraction(1)}) if source is not None else self.rules.reason("aten::" + name)

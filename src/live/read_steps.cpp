@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/counted.h"
+#include "src/live/declarations.h"
+#include "src/live/read_program.h"
+
+namespace lockstep::live {
+
+void ProgramReader::step(const Event& event) {
+  const auto number = static_cast<int>(event.whole("step"));
+  RankStep& step = steps_[number];
+  if (step.complete) return event.mistake("a second \"step\" event of this step");
+  if (last_contributed_ > number)
+    event.mistake(fmt::format("the \"step\" event of optimizer step {} after a contribution to optimizer step {}",
+                              number, last_contributed_));
+  step.complete = true;
+  if (event.find("waiting") != nullptr) step.waiting = declared(event, "waiting");
+  const auto count = static_cast<int>(event.whole("micro_batches", 0, 1 << 20));
+  if (count < step.micro_batches) {
+    event.mistake(fmt::format("the step has {} micro-batches, and micro-batch {} yielded a contribution", count,
+                              step.micro_batches - 1));
+  }
+  step.micro_batches = std::max(step.micro_batches, count);
+  step.tokens = read_tokens(event, count);
+}
+
+void ProgramReader::gap(const Event& event) {
+  CaptureGap gap = read_gap(event);
+  if (!gap.of_all) gap.parameters = declared(event, "parameters");
+  gaps_.push_back(std::move(gap));
+}
+
+void ProgramReader::end_event(const Event& event) {
+  ended_ = true;
+  if (event.find("steps") == nullptr) return;
+  const std::int64_t steps = event.whole("steps");
+  const auto complete =
+      std::count_if(steps_.begin(), steps_.end(), [](const auto& one) { return one.second.complete; });
+  if (steps != complete)
+    event.mistake(*event.find("steps"),
+                  fmt::format("\"steps\" is {}, and the program has {}", steps, counted(complete, "\"step\" event")));
+}
+
+void ProgramReader::end(const Json& events, Diagnostics& mistakes) {
+  // Of many programs what these have in reserve is a third of all.
+  program_.calls.shrink_to_fit();
+  program_.sources.shrink_to_fit();
+  details_.calls.shrink_to_fit();
+  details_.contributions.shrink_to_fit();
+  if (!ended_)
+    mistakes.add(events.place(), "the program has no \"end\": what it does after its last event is not known");
+  for (const auto& [step, place, what] : places_) {
+    const auto found = steps_.find(step);
+    if (found == steps_.end() || !found->second.complete)
+      mistakes.add(place, fmt::format("{} of optimizer step {}, which has no \"step\" event", what, step));
+  }
+}
+
+}  // namespace lockstep::live
