@@ -238,15 +238,20 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   if (!result.errors.empty()) return;
   combine(result);
   result.disagreement = diagnosis::find_disagreement(result, options);
-  if (diagnosis::wrong_in_model_alone(result) && result.disagreement.empty() &&
-      result.scenario->preset->edits.empty()) {
+  const bool in_model_alone = diagnosis::wrong_in_model_alone(result);
+  const std::string uneven =
+      result.timeline == nullptr
+          ? ""
+          : diagnosis::uneven_factors_of_a_sequence(*result.scenario->schedule, *result.timeline);
+  if (!uneven.empty() && in_model_alone) {
+    result.disagreement.clear();  // of such factors the transformer engine alone can see what comes
+    result.notes.push_back(uneven);
+  } else if (!uneven.empty() && transformer_of(result) == nullptr) {
+    result.notes.push_back(uneven);
+  } else if (in_model_alone && result.disagreement.empty() && result.scenario->preset->edits.empty()) {
     result.notes.push_back(
         "The schedule is right for the placements that the scenario claims, and the model's gradients lie otherwise; "
         "`lockstep placements` compares the two.");
-  }
-  if (transformer_of(result) == nullptr && result.timeline != nullptr) {
-    std::string note = diagnosis::uneven_factors_of_a_sequence(*result.scenario->schedule, *result.timeline);
-    if (!note.empty()) result.notes.push_back(std::move(note));
   }
   // First divergences are read off the symbolic engine's finding for the step that is reported.
   const SymbolicResult* symbolic = symbolic_of(result);

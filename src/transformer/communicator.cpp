@@ -9,8 +9,11 @@
 namespace lockstep::transformer {
 
 AxisGroups::AxisGroups(const Mesh& mesh) : mesh_(mesh) {
-  for (const Axis axis : {Axis::tp, Axis::cp, Axis::sp, Axis::dp, Axis::pp, Axis::ep, Axis::etp})
+  // All of them: an edit of the model may lead a collective over any.
+  for (int index = 0; index < axis_count; ++index) {
+    const auto axis = static_cast<Axis>(index);
     groups_.emplace(axis, mesh.groups(Over{{{axis, std::nullopt}}}));
+  }
 }
 
 const std::vector<int>& AxisGroups::group(Axis axis, int rank) const {

@@ -50,5 +50,8 @@ TEST_CASE("real attention shows that such a factor weighs parts of other ranks' 
   const CheckResult result = check_text(weighed_after_backward("cp", "1 / tokens", "uneven"), options);
   CHECK(engine_of(result, "symbolic")->verdict == Verdict::match);
   CHECK(engine_of(result, "transformer")->verdict == Verdict::mismatch);
-  CHECK(mentions(result, "local_mean") == 0);  // nobody needs to be told
+  CHECK(result.verdict == Verdict::mismatch);
+  CHECK(result.disagreement == "");
+  CHECK(mentions(result, "local_mean multiplies by ") == 1);
+  CHECK(mentions(result, "lockstep placements") == 0);
 }

@@ -46,8 +46,8 @@ TEST_CASE("a mismatch tells ranks, formulas, the first divergence and the tables
   CHECK(contains(text, "      expected  (g0+g1+g2+g3)/2\n      hash      "));
   CHECK(
       contains(text,
-               "    wrong from step embedding_all_reduce on, which adds up shares with coefficients in a wrong ratio: (g0+g1)/2 becomes "
-               "g3 + (g0+g1)/2\n"));
+               "    wrong from step embedding_all_reduce on, which adds up shares with coefficients in a wrong ratio:\n"
+               "      (g0+g1)/2 becomes g3 + (g0+g1)/2\n"));
   CHECK(contains(text,
                  "    after dp_reduce_scatter, elements [40, 115)\n"
                  "           dp 0        dp 1\n"

@@ -18,6 +18,13 @@ def test_files_of_strangers_end_well(tmp_path):
     assert {"match", "mismatch", "not valid"} <= set(verdicts)
 
 
+@pytest.mark.parametrize("kept", sorted((Path(__file__).resolve().parent / "kept").glob("*.json")), ids=lambda path: path.stem)
+def test_what_did_not_end_well_once_does(kept, tmp_path):
+    file = tmp_path / kept.name
+    file.write_bytes(kept.read_bytes())
+    assert strangers.One(file, file).findings == []
+
+
 @pytest.mark.parametrize("program, said", [
     ('case "$*" in *-q*) echo "match  x";; esac; exit 3', "status 3"),
     ('kill -SEGV $$', "status -11"),
