@@ -246,7 +246,7 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   if (!uneven.empty() && in_model_alone) {
     result.disagreement.clear();  // of such factors the transformer engine alone can see what comes
     result.notes.push_back(uneven);
-  } else if (!uneven.empty() && transformer_of(result) == nullptr) {
+  } else if (!uneven.empty() && transformer_of(result) == nullptr && result.verdict == Verdict::match) {
     result.notes.push_back(uneven);
   } else if (in_model_alone && result.disagreement.empty() && result.scenario->preset->edits.empty()) {
     result.notes.push_back(
