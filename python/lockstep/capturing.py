@@ -394,5 +394,4 @@ class Run:
         self.loose = None
         self.scaler.forget()
         self.clipping.forget()
-        self.pipelines.forget()
         self.new_step()

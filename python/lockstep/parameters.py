@@ -34,6 +34,7 @@ class Parameter:
         self.placed = placed_along(held)
         self.sampled = False  # whether a part of its elements alone is measured
         self.box = None  # what this rank holds of it, where the script has cut a plain tensor and says how
+        self.constant = False  # whether it begins with one number everywhere
         self.start = None  # the hash of what this rank holds as the capture begins, where copies are to be compared
 
     def described(self):
@@ -51,6 +52,8 @@ class Parameter:
             result["sampled"] = True
         if self.start:
             result["start"] = self.start
+        if self.constant:
+            result["constant"] = True
         return dict(result, pieces=[piece.described() for piece in self.pieces])
 
 

@@ -15,9 +15,6 @@ class Pipelines:
         self.run = run
         self.divisor = None
 
-    def forget(self):
-        self.divisor = None
-
     def install(self):
         schedules = sys.modules.get("torch.distributed.pipelining.schedules")
         kinds = [getattr(schedules, name, None) for name in SCHEDULES] if schedules is not None else []
@@ -30,5 +27,8 @@ class Pipelines:
                     self.run.finish_step()
                 count = getattr(schedule, "_n_microbatches", 1)
                 self.divisor = count if count > 1 and getattr(schedule, "scale_grads", False) else None
-            return original(schedule, *arguments, **keys)
+            try:
+                return original(schedule, *arguments, **keys)
+            finally:
+                self.divisor = None
         return step

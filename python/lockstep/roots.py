@@ -15,22 +15,46 @@ MEANS = {"MeanBackward0", "MeanBackward1", "NllLossBackward0", "NllLoss2DBackwar
 SAME = {"ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "UnsqueezeBackward0", "CloneBackward0", "AliasBackward0"}
 
 
+SCALES = ("DivBackward0", "MulBackward0")
+
+
+def only_input_of(node):
+    following = [one for one, _ in node.next_functions if one is not None]
+    return following[0] if len(following) == 1 else None
+
+
+def number_of(node):
+    """What a tensor is multiplied with or divided by; None where that is no single number on the CPU."""
+    other = getattr(node, "_saved_other", None)
+    return float(other) if isinstance(other, torch.Tensor) and other.numel() == 1 and other.device.type == "cpu" else None
+
+
+def is_scaled_within(mean):
+    """Whether each element that a mean is made of was multiplied by a number before: a script may divide there as well."""
+    node = only_input_of(mean)
+    while node is not None and type(node).__name__ in (*SCALES, *SAME):
+        if type(node).__name__ in SCALES and number_of(node) not in (None, 1.0):
+            return True
+        node = only_input_of(node)
+    return False
+
+
 def factor_of(root):
     """What a mean is multiplied with to be this loss; None where the graph does not say that it is one."""
     node, factor = root.grad_fn, 1.0
     while node is not None:
         name = type(node).__name__
         if name in MEANS:
-            return factor if getattr(node, "_saved_reduction", 1) == 1 else None
-        following = [one for one, _ in node.next_functions if one is not None]
-        if name in ("DivBackward0", "MulBackward0"):
-            other = getattr(node, "_saved_other", None)
-            if not isinstance(other, torch.Tensor) or other.numel() != 1 or other.device.type != "cpu" or float(other) == 0:
+            is_mean = getattr(node, "_saved_reduction", 1) == 1
+            return None if not is_mean or is_scaled_within(node) else factor
+        if name in SCALES:
+            other = number_of(node)
+            if not other:
                 return None
-            factor = factor / float(other) if name == "DivBackward0" else factor * float(other)
+            factor = factor / other if name == "DivBackward0" else factor * other
         elif name not in SAME:
             return None
-        node = following[0] if len(following) == 1 else None
+        node = only_input_of(node)
     return None
 
 
@@ -46,7 +70,8 @@ class Roots:
 
     def add(self, tensors, gradients):
         """A backward pass is about to begin."""
-        roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        # An iterator is autograd's to use up, and frameworks' own passes have other arguments.
+        roots = [tensors] if isinstance(tensors, torch.Tensor) else tensors if isinstance(tensors, (list, tuple)) else ()
         factor = None
         if len(roots) == 1 and isinstance(roots[0], torch.Tensor) and roots[0].numel() == 1 and gradients is None and self.run.pipelines.divisor is None:
             with unseen(roots[0]):  # numbers that stand in the graph are no tensors for a dispatch mode
@@ -63,5 +88,5 @@ class Roots:
             return None
         if {factor for _, factor, _ in self.all} != {1.0} or len({site for _, _, site in self.all}) > 1:
             return None
-        return ("%s calls backward on %d means, and nothing divides them by %d: if they are parts of one batch, the gradient is %d times its mean; if they are"
+        return ("%s calls backward on %d means that it does not divide by %d: if they are parts of one batch, the gradient is %d times its mean; if they are"
                 " to be added up, one run.micro_batch() before the first of them says that they belong together" % (self.all[0][2], count, count, count))

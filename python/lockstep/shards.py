@@ -56,7 +56,8 @@ def shards_of(parameters, shards, mesh, rank):
     names = [name for parameter in parameters for name in [parameter.name, *parameter.aliases]]
     for pattern, cuts in shards.items():
         checked(cuts, pattern, coordinates)
-        if not fnmatch.filter(names, pattern):
+        # Of the stages of a pipeline one has what others have not.
+        if not fnmatch.filter(names, pattern) and coordinates.get("pp", (1, 0))[0] == 1:
             raise CaptureError('shards names "%s", and no parameter has such a name%s' % (pattern, nearest(pattern, names)))
     for parameter in parameters:
         for pattern, cuts in shards.items():

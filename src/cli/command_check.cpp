@@ -98,19 +98,19 @@ Command check_command() {
       {"lockstep check -f github --report sarif=out.sarif --report junit=out.xml scenarios/",
        "annotations in the log of a GitHub job, and two files for others to read"},
   };
-  command.options = join(
-      {{{"FILES", "", std::string(files_help), {}, &arguments->paths}},
-       arguments->output_rows(report_kinds()),
-       arguments->report_rows(),
-       arguments->gate_rows(),
-       arguments->engine_rows(),
-       arguments->job_rows(),
-       {{"--no-blame",
-         "",
-         "Do not search for the step at fault, which replays hundreds of edits for each file that is wrong. The step at "
-         "which a gradient becomes wrong is still named.",
-         {},
-         &arguments->no_blame}}});
+  command.options = join({{{"FILES", "", std::string(files_help), {}, &arguments->paths}},
+                          arguments->output_rows(report_kinds()),
+                          arguments->report_rows(),
+                          arguments->gate_rows(),
+                          arguments->engine_rows(),
+                          arguments->job_rows(),
+                          {{"--no-blame",
+                            "",
+                            "Do not search for the step at fault, which replays hundreds of edits for each file that "
+                            "is wrong. The step at "
+                            "which a gradient becomes wrong is still named.",
+                            {},
+                            &arguments->no_blame}}});
   command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.uses_loops = true;

@@ -182,10 +182,8 @@ std::string formats_text() {
     text += fmt::format(" {} ({}): {}.", format.name, format.title, format.reads);
   return text +
          " And flight-recorder: dumps of PyTorch's Flight Recorder as JSON, one of each rank, or a folder of them. "
-         "They "
-         "become no scenario; collectives that do not meet, that a rank does not issue and that ranks wait in are "
-         "named "
-         "(docs/flight-recorder.md), as text or with -f json, with the exit status of `lockstep verify`.";
+         "They become no scenario; collectives that do not meet, that a rank does not issue and that ranks wait in are "
+         "named (docs/flight-recorder.md), as text or with -f json, with the exit status of `lockstep verify`.";
 }
 
 std::vector<OptionRow> rows(ImportArguments& arguments) {
@@ -208,8 +206,7 @@ std::vector<OptionRow> rows(ImportArguments& arguments) {
         {"--run",
          "",
          "megatron: let bash run the launch script, by way of bubblewrap or unshare without the machine's other files "
-         "and "
-         "network; commands that start programs write down their arguments "
+         "and network; commands that start programs write down their arguments "
          "(docs/import.md). --set sets its environment; its arguments stand after --.",
          {},
          &arguments.run},

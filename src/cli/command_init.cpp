@@ -84,7 +84,7 @@ Command init_command() {
   command.summary = "Write a commented starter scenario.";
   command.text =
       "Writes a small scenario with comments that passes `lockstep check`, to start from. It overwrites "
-      "no file.";
+      "no file without --force.";
   command.examples = {
       {"lockstep init", "write scenario.jsonc"},
       {"lockstep init my-case.jsonc", "write it under another name"},

@@ -140,7 +140,8 @@ Command mutate_command() {
       "killed, which means that an engine finds it wrong, or proved to be right for every size. Both engines look at "
       "each at the file's own sizes, or, where these are more than 16 ranks or 4 micro-batches, at a small layout; "
       "if a mutant is right there, the parametric engine decides it for every size, and names the smallest at which it "
-      "is wrong. If that engine cannot, neighbouring sizes are tried, and a mutant that is right there is counted as not "
+      "is wrong. If that engine cannot, neighbouring sizes are tried, and a mutant that is right there is counted as "
+      "not "
       "proved. Exit status "
       "0 if every mutant is killed or proved equivalent, 1 if one is not, 2 if a file is wrong before any edit.";
   command.examples = {

@@ -43,12 +43,14 @@ int status_of(const CheckResult& result) {
 }
 
 int nothing_found(const std::vector<std::string>& paths) {
-  std::string text = fmt::format("lockstep: nothing was checked: there is no scenario, in a *.json or *.jsonc file, in {}\n",
-                                 report::one_line_text(fmt::format("{}", fmt::join(paths, ", "))));
+  std::string text =
+      fmt::format("lockstep: nothing was checked: there is no scenario, in a *.json or *.jsonc file, in {}\n",
+                  report::one_line_text(fmt::format("{}", fmt::join(paths, ", "))));
   for (const std::string& path : paths) {
     std::error_code error;
     if (std::filesystem::exists(std::filesystem::path(path) / "rank-00000.jsonl", error))
-      text += fmt::format("lockstep: {0} is a captured run: `lockstep verify {0}` judges it\n", report::one_line_text(path));
+      text += fmt::format("lockstep: {0} is a captured run: `lockstep verify {0}` judges it\n",
+                          report::one_line_text(path));
   }
   tell(text);
   return exit_nothing;

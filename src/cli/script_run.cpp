@@ -168,10 +168,10 @@ ScriptRun run_script(const std::string& script, const std::vector<std::string>& 
   const fs::path path = fs::canonical(script), visible = visible_folder(path);
   if (!fs::is_regular_file(path)) usage_error(fmt::format("--run runs a file, and {} is a pipe or a device", script));
   if (visible == visible.root_path())
-    usage_error(
-        fmt::format("{} lies in the root folder, with all of the machine below: --run would show it that; give it a "
-                    "folder of its own",
-                    script));
+    usage_error(fmt::format(
+        "the folder that --run would show to {} is the root folder, with all of the machine below; give the script "
+        "a folder of its own",
+        script));
   const TemporaryFolder folder;
   const fs::path said = folder.path() / "said", driver = folder.path() / "script_run.sh";
   std::ofstream(driver, std::ios::binary) << embedded_scripts().at("script_run.sh");

@@ -172,8 +172,7 @@ void show_parametric(CheckResult& result, EngineResult& found, const CheckOption
   if (result.verdict == Verdict::mismatch) {
     auto& detail = *diagnosis::detail_of<diagnosis::ParametricDetail>(found);
     detail.sample = detail.engine->sample();
-    result.notes.push_back(
-        "Ranks that are wrong in the same way are shown once, and so are parameters.");
+    result.notes.push_back("Ranks that are wrong in the same way are shown once, and so are parameters.");
   }
   found.seconds += stopwatch.seconds();
   if (wants_blame(result, options)) try_blame(result, options);
@@ -199,7 +198,7 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
         diagnosis::leave_out(result, "host",
                              fmt::format("the layout is large, so that the verdict is the parametric engine's; {} "
                                          "(--engine symbolic,host does, where that fits)",
-                                         replayed ? "symbolic replayed every rank and agrees, and nothing replayed numbers"
+                                         replayed ? "symbolic replayed every rank too, and nothing replayed numbers"
                                                   : "nothing was replayed rank by rank"));
       return show_parametric(result, *decided_by_classes(result), options);
     }
@@ -239,10 +238,9 @@ void replay_and_compare(CheckResult& result, CheckOptions options) {
   combine(result);
   result.disagreement = diagnosis::find_disagreement(result, options);
   const bool in_model_alone = diagnosis::wrong_in_model_alone(result);
-  const std::string uneven =
-      result.timeline == nullptr
-          ? ""
-          : diagnosis::uneven_factors_of_a_sequence(*result.scenario->schedule, *result.timeline);
+  const std::string uneven = result.timeline == nullptr ? ""
+                                                        : diagnosis::uneven_factors_of_a_sequence(
+                                                              *result.scenario->schedule, *result.timeline);
   if (!uneven.empty() && in_model_alone) {
     result.disagreement.clear();  // of such factors the transformer engine alone can see what comes
     result.notes.push_back(uneven);

@@ -21,7 +21,8 @@ std::string uneven_factors_of_a_sequence(const Schedule& schedule, const Timelin
     const auto [first, is_new] = seen.try_emplace({event.time, event.micro_batch, place}, &event);
     if (is_new || first->second->by == event.by) continue;
     return fmt::format(
-        "{} multiplies by {} on rank {} and by {} on rank {}, which share a sequence. Attention brings gradients of each "
+        "{} multiplies by {} on rank {} and by {} on rank {}, which share a sequence. Attention brings gradients of "
+        "each "
         "one's loss to the other, so that these numbers weigh parts of both: a match holds where they do not mix. "
         "--engine transformer replays real attention.",
         event.calls.front().step->name, first->second->by.to_string(), first->second->calls.front().rank,

@@ -81,7 +81,9 @@ std::vector<std::string> who_would_not_notice(const CheckResult& result) {
     sentences.push_back(sentence + ".");
     sentences.push_back(
         "Adam does not notice a constant factor: its update does not depend on the size of the gradient.");
-    if (all && counts_right) sentences.push_back("Where clipping acts with the factor and without it, nothing of the factor is left after the clip.");
+    if (all && counts_right)
+      sentences.push_back(
+          "Where clipping acts with the factor and without it, nothing of the factor is left after the clip.");
   }
   if (within_tolerance(result, Rational(8, 100)))
     sentences.push_back("A comparison with one device that accepts 8 % passes.");

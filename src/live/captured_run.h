@@ -47,6 +47,7 @@ struct DeclaredParameter {
   bool sampled = false;  ///< a part of its elements alone was measured
   /// Of what the rank holds of it as the capture begins; none: not known.
   std::optional<GradientHash> start;
+  bool starts_constant = false;  ///< all its elements are one number then: the same on two ranks says nothing
   /// By piece: one [first, end) in row-major index, or one per dimension.
   std::vector<std::vector<Interval>> pieces;
 };

@@ -127,6 +127,7 @@ std::optional<DeclaredParameter> read_declared(const Event& event) {
   parameter.placed = event.texts("placed");
   parameter.sampled = event.boolean("sampled", false);
   if (event.find("start") != nullptr) parameter.start = event.hash("start");
+  parameter.starts_constant = event.boolean("constant", false);
   std::int64_t numel = 1;
   for (const std::int64_t size : parameter.shape) {
     if (size > 0 && numel > most_elements_of_one / size) {

@@ -78,8 +78,7 @@ void Expected::compare_micro_batches(int step) {
   if (few == most.end() || few->second.first == many->second.first) return;
   unknown_ = fmt::format(
       "in optimizer step {}, rank {} yields gradients of {}, and rank {} of {}: of a mean that each rank divides by "
-      "its "
-      "own micro-batches nobody knows what share it is of all",
+      "its own micro-batches nobody knows what share it is of all",
       step, few->second.second, counted(few->second.first, "micro-batch"), many->second.second, many->second.first);
 }
 

@@ -340,8 +340,7 @@ std::string waiting_sentence(const CapturedRun& run, const std::vector<int>& ste
   if (found.empty()) return "";
   return fmt::format(
       "no optimizer that has {}{} stepped in the optimizer steps that were looked at: more of them (--steps) say what "
-      "it "
-      "gets.",
+      "it gets.",
       run.parameters[at(found.front())].declared.name,
       found.size() == 1 ? "" : " or " + counted(found.size() - 1, "other"));
 }

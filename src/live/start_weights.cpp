@@ -60,7 +60,7 @@ void name_stages_apart(CapturedRun& run) {
   struct Held {
     std::map<int, std::set<std::pair<std::vector<std::int64_t>, std::optional<Lanes>>>> by_others;
     std::set<int> stages;
-    bool carried = false, known = true;
+    bool carried = false, known = true, constant = false;
   };
   std::map<std::string, Held> all;
   for (const RankRecord& rank : run.ranks) {
@@ -71,6 +71,7 @@ void name_stages_apart(CapturedRun& run) {
       held.stages.insert(run.coordinates(rank.header.rank, bit));
       held.carried = held.carried || carried.contains(static_cast<int>(i));
       held.known = held.known && own.start.has_value();
+      held.constant = held.constant || own.starts_constant;
       const std::optional<Lanes> start = own.start ? std::optional(lanes_of(*own.start)) : std::nullopt;
       held.by_others[run.other_coordinates(rank.header.rank, bit)].emplace(own.shape, start);
     }
@@ -83,9 +84,13 @@ void name_stages_apart(CapturedRun& run) {
     }
   }
   if (apart.empty()) return;
-  // Names are a stage's own then, of what begins with zeros or ones as well.
+  // Names are a stage's own then, of what begins with the same zeros or ones as well: biases and norms do. That is a
+  // guess, and the note says so.
+  const std::string first = *apart.begin();
+  const std::size_t others = apart.size() - 1;
+  std::set<std::string> guessed;
   for (const auto& [name, held] : all) {
-    if (held.stages.size() > 1 && !held.carried && !held.known) apart.insert(name);
+    if (held.stages.size() > 1 && !held.carried && held.constant && apart.insert(name).second) guessed.insert(name);
   }
   for (RankRecord& rank : run.ranks) {
     const int stage = run.coordinates(rank.header.rank, bit);
@@ -95,18 +100,25 @@ void name_stages_apart(CapturedRun& run) {
       for (std::string& alias : own.aliases) alias = fmt::format("pp{}.{}", stage, alias);
     }
   }
-  run.notes.push_back(fmt::format(
+  std::string note = fmt::format(
       "stages along pp have {}{} under one name and begin with different weights: they are taken as different "
-      "parameters, {}.",
-      *apart.begin(), apart.size() > 1 ? fmt::format(" and {}", counted(apart.size() - 1, "other")) : "",
-      fmt::format("pp0.{} and so on", *apart.begin())));
+      "parameters, pp0.{} and so on",
+      first, others > 0 ? fmt::format(" and {}", counted(others, "other")) : "", first);
+  if (!guessed.empty())
+    note += fmt::format(
+        "; so {} {}{}, which begin{} with one number everywhere, as biases and norms do: if they are tied, "
+        "their gradients are not complete",
+        guessed.size() == 1 ? "is" : "are", *guessed.begin(),
+        guessed.size() > 1 ? fmt::format(" and {}", counted(guessed.size() - 1, "other")) : "",
+        guessed.size() == 1 ? "s" : "");
+  run.notes.push_back(note + ".");
 }
 
 void compare_start_weights(CapturedRun& run) {
   // By parameter: ranks that have one and the same part of it, and what they begin with.
   std::map<int, std::map<int, Lanes>> starts;
   std::map<int, std::map<Lanes, std::set<int>>> parts;  // of parameters that are cut
-  std::set<int> unknown;
+  std::set<int> unknown, constant;
   const std::optional<std::size_t> stages = stages_of(run);
   std::set<int> carried;  // between stages
   std::map<int, std::set<int>> stages_of_parameter;
@@ -116,13 +128,15 @@ void compare_start_weights(CapturedRun& run) {
       const DeclaredParameter& own = rank.parameters[i];
       const int parameter = rank.run_parameters[i];
       if (own.frozen) continue;
-      if (own.start && own.pieces.size() > 1) parts[parameter][lanes_of(*own.start)].insert(rank.header.rank);
+      if (own.starts_constant) constant.insert(parameter);
+      if (own.start && !own.starts_constant && own.pieces.size() > 1)
+        parts[parameter][lanes_of(*own.start)].insert(rank.header.rank);
       if (own.start && own.pieces.size() == 1) {
         starts[parameter][rank.header.rank] = lanes_of(*own.start);
       } else {
         unknown.insert(parameter);
       }
-      is_known = is_known || own.start.has_value();
+      is_known = is_known || (own.start && !own.starts_constant);
       stages_of_parameter[parameter].insert(stages ? run.coordinates(rank.header.rank, std::uint32_t{1} << *stages)
                                                    : 0);
     }
@@ -143,7 +157,8 @@ void compare_start_weights(CapturedRun& run) {
       if (std::any_of(found.begin(), found.end(), [](const auto& one) { return one.second.size() > 1; })) {
         run.apart.insert({axis, parameter});
         if ((run.data_axes >> axis & 1) != 0) apart[axis].insert(parameter);
-      } else if (std::any_of(count.begin(), count.end(), [](const auto& one) { return one.second > 1; })) {
+      } else if (!constant.contains(parameter) &&
+                 std::any_of(count.begin(), count.end(), [](const auto& one) { return one.second > 1; })) {
         run.alike.insert({axis, parameter});
       }
     }

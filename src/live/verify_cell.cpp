@@ -137,8 +137,8 @@ class CellVerifier {
     if (name == name_of(Axis::pp))
       return fmt::format(
           "stages along {} have it under one name and begin with the same weights, yield different gradients of it, "
-          "and "
-          "no collective adds these up: it may be one parameter, whose gradient is then not complete, or several that "
+          "and no collective adds these up: it may be one parameter, whose gradient is then not complete, or several "
+          "that "
           "were initialised alike",
           name);
     std::string text = fmt::format(
@@ -148,13 +148,11 @@ class CellVerifier {
     if (context_.run.apart.contains({axis, cell_.parameter}))
       text +=
           "; they begin with different weights of it, as parts do, and copies that were initialised apart: shards= of "
-          "the "
-          "capture tells parts";
+          "the capture tells parts";
     if (context_.run.alike.contains({axis, cell_.parameter}))
       text +=
           "; they begin with the same weights of it, as copies do, and parts that were initialised alike: shards= of "
-          "the "
-          "capture tells parts";
+          "the capture tells parts";
     return text;
   }
 

@@ -74,10 +74,10 @@ std::string blame_text(const CheckResult& result, bool verbose, const Style& sty
   for (const std::string& line : right_with(result)) text += fmt::format("    {}\n", line);
   if (result.repairs.front().keeps_norms == false) text += "    (which takes a gradient out of a norm or a clip)\n";
   // Where sizes are "any", what is right at the layout that is shown need not be among what is right at all.
-  text += fmt::format(
-      "    `lockstep repair {}` {}{}\n", arguments_for(result.file),
-      result.written != nullptr ? "looks for what is right for every size" : "shows this repair and others",
-      has_options_alone(result) ? ", and tries other values of the framework's options" : "");
+  text +=
+      fmt::format("    `lockstep repair {}` {}{}\n", arguments_for(result.file),
+                  result.written != nullptr ? "looks for what is right for every size" : "shows this repair and others",
+                  has_options_alone(result) ? ", and tries other values of the framework's options" : "");
   for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);
   return text;
 }

@@ -125,7 +125,8 @@ class Drawing {
       text("", margin, bottom, "one device has" + range_text(range) + "  " + history_.expected[range]);
       bottom += line;
     }
-    text("note", margin, bottom, "* handed to the optimizer of this cell's rank · ✗ wrong · ~ stale: another rank owns it");
+    text("note", margin, bottom,
+         "* handed to the optimizer of this cell's rank · ✗ wrong · ~ stale: another rank owns it");
     if (!history_.plan.omitted.empty()) text("note", margin, bottom += line, "not shown: " + history_.plan.omitted);
     const int drawn = static_cast<int>(panels_.size()) * (panel_width + panel_gap) - panel_gap;
     const int width = 2 * margin + std::max(drawn, 620), height = bottom + margin;

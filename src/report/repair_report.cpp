@@ -86,8 +86,9 @@ std::string tried_text(const diagnosis::OptionRepairs& options) {
                         options.at_small == options.values ? "all" : fmt::format("{} of them", options.at_small),
                         options.small);
   const int right = static_cast<int>(options.repairs.size());
-  text += right == 0 ? "; none was found to be right"
-                     : fmt::format("; {} {} a value that is right", counted(right, "option"), right == 1 ? "has" : "have");
+  text += right == 0
+              ? "; none was found to be right"
+              : fmt::format("; {} {} a value that is right", counted(right, "option"), right == 1 ? "has" : "have");
   if (const std::size_t count = options.without_norm.size(); count > 0)
     text += fmt::format("; {} match{} only as a norm or a clip loses a gradient", count, count == 1 ? "es" : "");
   return text;

@@ -94,9 +94,9 @@ void check_step_selectors(const Json& steps, SelectorMatches& matches, Reading& 
     if (params != nullptr) check_selector_items(*params, matches, reading);
     // Each item fits something, and still nothing may be left.
     // What is no text was reported by who reads it.
-    const bool is_list = params != nullptr && params->is_array() && params->items().size() > 1 &&
-                         std::all_of(params->items().begin(), params->items().end(),
-                                     [](const Json& item) { return item.is_string(); });
+    const bool is_list =
+        params != nullptr && params->is_array() && params->items().size() > 1 &&
+        std::all_of(params->items().begin(), params->items().end(), [](const Json& item) { return item.is_string(); });
     if (is_list && reading.diagnostics.size() == before) {
       const std::vector<std::string> items = strings_of(*params);
       const bool readable = std::none_of(items.begin(), items.end(),

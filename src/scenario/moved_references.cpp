@@ -44,8 +44,8 @@ std::vector<MovedReference> moved_references(const Json& document, const std::st
   }
   // Which editors alone read.
   const Json* schema = document.find("$schema");
-  if (schema != nullptr && schema->is_string() && fs::path(schema->text()).is_relative() &&
-      schema->text().find(':') == std::string::npos)
+  if (schema != nullptr && schema->is_string() && !schema->text().empty() && !schema->text().starts_with('#') &&
+      fs::path(schema->text()).is_relative() && schema->text().find(':') == std::string::npos)
     moved.push_back({"", "$schema", Json::string(path_from(folder, home / schema->text()), schema->place())});
   return moved;
 }

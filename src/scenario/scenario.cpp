@@ -350,10 +350,6 @@ class ScenarioReader {
   std::string result_ = "grad";
 };
 
-}  // namespace
-
-namespace {
-
 /// What was found in steps that edits have made is the edits' mistake.
 InputError with_places_of_edits(const InputError& error, const Json& document, const std::string& file) {
   return InputError(scenario::at_their_edits(error.diagnostics(), document, [&](const Json& other) {

@@ -213,7 +213,7 @@ def test_a_condition_on_the_number_of_all_ranks_is_cut_where_it_changes(limited,
         batch={"micro_batches": 2, "tokens": "uneven", "loss": "piece_mean"},
         schedule={"framework": "./ours.jsonc"},
     )
-    status, said = say(limited, tmp_path, content, "prove", "-v")
+    status, said = say(limited, tmp_path, content, "prove", "-v", "--open", "all")
     assert status == 1
     assert "\n  wrong for cp ≥ 2; for sp ≥ 2; for 1 ≤ dp_shard ≤ 7, dp_replicate = 1 and pp = 1; for dp_shard = 1, " in said
 

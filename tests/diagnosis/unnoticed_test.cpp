@@ -37,8 +37,9 @@ using Sentences = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("of a factor on every gradient it is said that the norm has it, and that Adam and a clip hide it") {
-  CHECK(said(behind("3")) == Sentences{agree, "Every gradient is 3 times the right one, and so is the gradient norm.",
-                                       adam, "Where clipping acts with the factor and without it, nothing of the factor is left after the clip."});
+  CHECK(said(behind("3")) ==
+        Sentences{agree, "Every gradient is 3 times the right one, and so is the gradient norm.", adam,
+                  "Where clipping acts with the factor and without it, nothing of the factor is left after the clip."});
   CHECK(said("").empty());  // nothing is wrong
 }
 

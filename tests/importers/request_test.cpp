@@ -62,12 +62,11 @@ TEST_CASE("variables and arguments have a meaning for launch scripts of Megatron
   ImportRequest titan = request_of_file("torchtitan", "t.json", "{ \"a\": 1 }");
   titan.variables = {"TP=2"};
   titan.arguments = {"--x"};
-  CHECK(
-      messages(titan) ==
-      "--set: a configuration of torchtitan has no variables, only launch scripts of Megatron-LM have; leave --set "
-      "out\n"
-      "the arguments after --: only `lockstep import megatron` reads a framework's own arguments; give the file with "
-      "the configuration of torchtitan in their place\n");
+  CHECK(messages(titan) ==
+        "--set: a configuration of torchtitan has no variables, only launch scripts of Megatron-LM have; leave --set "
+        "out\n"
+        "the arguments after --: only `lockstep import megatron` reads a framework's own arguments; give the file with "
+        "the configuration of torchtitan in their place\n");
   ImportRequest arguments = megatron_request({});
   arguments.variables = {"TP=2"};
   CHECK(messages(arguments) == "--set: arguments have no variables, only a launch script has; leave --set out\n");

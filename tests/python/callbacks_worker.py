@@ -5,12 +5,15 @@ lockstep.run and prints, as JSON, what verify says.
 
 import json
 import logging
+import os
 import sys
 import warnings
 
 import torch
 
-import lockstep
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+
+import lockstep  # noqa: E402
 
 
 class Rows(torch.utils.data.Dataset):

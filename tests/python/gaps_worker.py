@@ -640,11 +640,11 @@ def experts_by_hand(out):
     copies_that_were_initialised_apart(out, reduce=lambda model: None)
 
 
-def pipeline(out, seed=lambda: dist.get_rank(), **options):
+def pipeline(out, seed=lambda: dist.get_rank(), more=lambda model: None, make=lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh()), **options):
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
     seeded(seed())
-    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+    model = make()
     stage = PipelineStage(model, dist.get_rank(), dist.get_world_size(), torch.device("cpu"))
     schedule = ScheduleGPipe(stage, n_microbatches=4, loss_fn=lambda output, target: (output - target).square().mean(), **options)
     optimizer = sgd(model.parameters())
@@ -654,6 +654,7 @@ def pipeline(out, seed=lambda: dist.get_rank(), **options):
             seeded(3, step)
             inputs, target = torch.randn(2, 16, 8)
             schedule.step(*[inputs] if dist.get_rank() == 0 else [], **{} if dist.get_rank() == 0 else {"target": target})
+            more(model)
             optimizer.step()
 
 
@@ -667,6 +668,34 @@ def stages_of_torch_that_are_not_divided(out):
 
 
 variant("stages_of_torch_that_begin_alike", 2, pipeline, seed=lambda: 0)
+
+
+@case(2)
+def stages_of_torch_and_a_loss_of_their_own(out):
+    """What the schedule divides is what its own passes yield."""
+    pipeline(out, more=lambda model: (0.01 * model(torch.ones(4, 8)).square().mean()).backward())
+
+
+@case(2)
+def stages_of_torch_with_norms(out):
+    """Norms begin with ones, on each stage."""
+    pipeline(out, make=lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.LayerNorm(8)))
+
+
+@case(2)
+def copies_of_which_one_is_zero(out):
+    """A rank that was not initialised; nobody reduces."""
+    model = nn.Linear(8, 4, bias=False)
+    seeded(0)
+    with torch.no_grad():
+        model.weight.copy_(torch.randn(4, 8) * dist.get_rank())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            lost(model, step).backward()
+            average(model)
+            optimizer.step()
 
 
 def wide(out, reduce=average, **options):
@@ -713,6 +742,32 @@ def means_that_nothing_divides(out, together=False, divisor=1):
                 run.micro_batch()
             for micro in range(2):
                 (lost(model, step, micro) / divisor).backward()
+            optimizer.step()
+
+
+@case(2)
+def means_that_are_divided_within(out):
+    """Each element by the micro-batches, before the mean is taken."""
+    model = DistributedDataParallel(net())
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            for micro in range(2):
+                (model(data(step, micro)).square() / 2).mean().backward()
+            optimizer.step()
+
+
+@case(2)
+def losses_that_come_from_a_generator(out):
+    """torch.autograd.backward takes any sequence, and an iterator can be read once."""
+    model = net()
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            torch.autograd.backward(lost(model, step, micro) / 2 for micro in range(2))
+            average(model)
             optimizer.step()
 
 

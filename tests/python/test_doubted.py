@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts of `lockstep extract` and `lockstep check` that doubting readers showed to be false: scripts as they wrote them, and what is to be said of them."""
+"""Scripts of which `lockstep extract` or `lockstep check` once said something false, and what is to be said of them."""
 
 import json
 import sys

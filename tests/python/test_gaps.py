@@ -105,6 +105,15 @@ EXPECTED = {
     "stages_of_torch_that_begin_alike": ("undecided", (0, 0, 8), [0, 1], "stages along pp have it under one name and begin with the same weights, yield"
                                          " different gradients of it, and no collective adds these up: it may be one parameter, whose gradient is then not"
                                          " complete, or several that were initialised alike"),
+    "stages_of_torch_and_a_loss_of_their_own": ("match", (8, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with"
+                                                " different weights: they are taken as different parameters, pp0.0.bias and so on."),
+    "stages_of_torch_with_norms": ("match", (16, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different weights:"
+                                   " they are taken as different parameters, pp0.0.bias and so on; so are 2.bias and 1 other, which begin with one number"
+                                   " everywhere, as biases and norms do: if they are tied, their gradients are not complete."),
+    "copies_of_which_one_is_zero": ("undecided", (2, 0, 0), [0, 1], "ranks along dp begin with different weights of weight: copies were initialised apart and"
+                                    " train different models, or these are different parts or experts."),
+    "means_that_are_divided_within": ("match", (8, 0, 0), [0, 1], None),
+    "losses_that_come_from_a_generator": ("match", (8, 0, 0), [0, 1], None),
     "constant_gradients_that_nobody_zeroed": ("mismatch", (4, 4, 0), [0, 1], "what earlier optimizer steps left is still in it: nobody zeroed the gradient"),
     "means_that_are_divided": ("match", (8, 0, 0), [0, 1], None),
     "means_that_are_to_be_added_up": ("match", (8, 0, 0), [0, 1], None),
@@ -153,7 +162,7 @@ def test_means_of_several_micro_batches_that_nothing_divides_are_told(folder):
     found = verified(folder, "means_that_nothing_divides")
     gap, = found.report["gaps"]
     assert found.verdict == "undecided" and found.report["counts"]["right"] == 8
-    assert "in means_that_nothing_divides calls backward on 2 means, and nothing divides them by 2: if they are parts of one batch, the gradient is 2" in gap
+    assert "in means_that_nothing_divides calls backward on 2 means that it does not divide by 2: if they are parts of one batch, the gradient is 2" in gap
 
 
 def test_a_constant_gradient_that_nobody_zeroed_is_one_mistake_with_the_others(folder):

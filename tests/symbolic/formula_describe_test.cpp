@@ -31,8 +31,7 @@ TEST_CASE("missing shares are told by the axis along which they lie") {
   CHECK(describe(all, "g0+g1", "g0+g1+g2+g3") == "the share of dp 1 is missing");
   CHECK(describe(all, "g0+g1+g2", "g0+g1+g2+g3") == "the share of rank 3 is missing");
   CHECK(describe(all, "g0", "g0+g1+g2+g3") == "the shares of ranks 1, 2 and 3 are missing");
-  CHECK(describe(all, "(g0+g2)/2", "g0+g1+g2+g3") ==
-        "the share of tp 1 is missing, the other shares count 1/2 ×");
+  CHECK(describe(all, "(g0+g2)/2", "g0+g1+g2+g3") == "the share of tp 1 is missing, the other shares count 1/2 ×");
   CHECK(describe(all, "g0.1+g1.1+g2.1+g3.1", "g0+g1+g2+g3") == "micro-batch 0 is missing");
   // Parts of dp are named where there are two of them.
   Layout hybrid = layout(1, 4, 1);

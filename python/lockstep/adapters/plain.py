@@ -71,15 +71,16 @@ class Plain:
             self.run.clipping.after(self.known(tensors))
 
     def begin(self):
-        """Hashes of what this rank holds: whether copies on several ranks are copies. What is all zeros, or ones, says nothing."""
+        """Hashes of what this rank holds: whether copies on several ranks are copies. What is all zeros, or ones, is marked: the same there says nothing."""
         for parameter in self.parameters.all:
             local = parameter.held.detach()
             local = local._local_tensor if is_dtensor(local) else local
             if parameter.frozen or type(local) not in (torch.Tensor, torch.nn.Parameter) or local.layout != torch.strided or local.device.type == "meta":
                 continue
             flat = local.reshape(-1)
-            if flat.numel() and bool((flat != flat[0]).any()):
+            if flat.numel():
                 parameter.start = written(lanes_of(flat, Row(0, flat.numel(), flat.device)).tolist())
+                parameter.constant = not bool((flat != flat[0]).any())
 
     def known(self, tensors):
         return [self.parameters.by_tensor[id(tensor)] for tensor in tensors if id(tensor) in self.parameters.by_tensor]

@@ -207,7 +207,11 @@ bool Layouts::is_named(Axis axis) const {
 void Layouts::leave_unnamed() {
   if (options_.open == Prover::Options::Open::all || any_given_) return;
   const auto is_open = [&](Axis axis) { return is_named(axis); };
-  if (std::none_of(axes_.begin(), axes_.end(), is_open)) return;
+  const Json* layout = document_.find("layout");
+  const bool names_one =
+      layout != nullptr && std::any_of(layout->members().begin(), layout->members().end(),
+                                       [](const Json::Member& key) { return axis_named(key.key).has_value(); });
+  if (!names_one && options_.also_open.empty()) return;
   std::copy_if(axes_.begin(), axes_.end(), std::back_inserter(unnamed_), std::not_fn(is_open));
   std::erase_if(axes_, std::not_fn(is_open));
 }
