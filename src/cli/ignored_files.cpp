@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::uintmax_t most_bytes_of_rules = 256 << 10;
 
-/// Where the bracket that opens at `begin` ends, one behind its "]"; npos for a "[" that is a letter like others.
+/// Where the bracket that opens at `begin` ends, one behind its "]"; npos for a "[" that is never closed, which fits
+/// nothing.
 std::size_t end_of_bracket(std::string_view pattern, std::size_t begin) {
   std::size_t at = begin + 1;
   if (at < pattern.size() && (pattern[at] == '!' || pattern[at] == '^')) ++at;
@@ -35,10 +36,9 @@ std::size_t fitting_letter(std::string_view pattern, std::size_t at, char letter
   if (pattern[at] == '\\' && at + 1 < pattern.size()) return pattern[at + 1] == letter ? 2 : 0;
   if (pattern[at] == '[') {
     const std::size_t end = end_of_bracket(pattern, at);
-    if (end != std::string_view::npos) {
-      const std::string bracket(pattern.substr(at, end - at));
-      return fnmatch(bracket.c_str(), std::string(1, letter).c_str(), 0) == 0 ? end - at : 0;
-    }
+    if (end == std::string_view::npos) return 0;
+    const std::string bracket(pattern.substr(at, end - at));
+    return fnmatch(bracket.c_str(), std::string(1, letter).c_str(), 0) == 0 ? end - at : 0;
   }
   return pattern[at] == letter ? 1 : 0;
 }
@@ -88,7 +88,9 @@ std::optional<IgnoreRule> rule_of(std::string_view line) {
   // Nothing between two slashes is a name that no file has.
   for (std::size_t begin = 0; begin <= line.size();) {
     const std::size_t end = std::min(line.find('/', begin), line.size());
-    rule.parts.emplace_back(line.substr(begin, end - begin));
+    const std::string_view part = line.substr(begin, end - begin);
+    const bool is_any = part.size() > 2 && part.find_first_not_of('*') == std::string_view::npos;
+    rule.parts.emplace_back(is_any ? "**" : part);
     begin = end + 1;
   }
   return rule;
@@ -98,6 +100,7 @@ std::optional<IgnoreRule> rule_of(std::string_view line) {
 
 std::vector<IgnoreRule> ignore_rules(std::string_view text) {
   std::vector<IgnoreRule> rules;
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     if (std::optional<IgnoreRule> rule = rule_of(text.substr(begin, end - begin))) rules.push_back(*std::move(rule));
@@ -154,7 +157,8 @@ bool IgnoredFiles::ignores(const fs::path& entry, bool is_folder) {
     const auto last =
         std::find_if(rules.rbegin(), rules.rend(), [&](const IgnoreRule& rule) { return fits(rule, path, is_folder); });
     if (last != rules.rend()) return !last->negated;
-    if (at == at.parent_path()) break;
+    std::error_code error;
+    if (at == at.parent_path() || fs::exists(at / ".git", error)) break;  // another repository, in this one
   }
   return false;
 }

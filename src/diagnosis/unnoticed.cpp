@@ -26,6 +26,27 @@ std::vector<char> wrong_logicals(const Model& model, const SymbolicResult& symbo
   return wrong;
 }
 
+/// Whether ranks hand over a wrong gradient of every element that they own of the marked parameters.
+bool wrong_everywhere(const CheckResult& result, const SymbolicResult& symbolic, const std::vector<char>& wrong) {
+  if (result.timeline == nullptr || at(result.step) >= result.timeline->owned.size()) return false;
+  const Model& model = result.scenario->schedule->model;
+  const auto is_marked = [&](int rank, std::size_t buffer) {
+    return wrong[at(model.original(model.local(rank).buffers[buffer].logical))] != 0;
+  };
+  std::int64_t owned = 0, found = 0;
+  const auto& ranks = result.timeline->owned[at(result.step)];
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (std::size_t buffer = 0; buffer < ranks[rank].size(); ++buffer) {
+      if (!is_marked(static_cast<int>(rank), buffer)) continue;
+      for (const Interval& one : ranks[rank][buffer]) owned += one.size();
+    }
+  }
+  for (const BufferResult& buffer : symbolic.buffers) {
+    for (const PieceResult& piece : buffer.pieces) found += piece.right ? 0 : piece.elements.size();
+  }
+  return found == owned;
+}
+
 /// got/expected of the norm of all gradients, were all elements of one size and the marked ones `ratio` times too
 /// large.
 double norm_ratio(const Model& model, const std::vector<char>& wrong, const Rational& exact) {
@@ -70,18 +91,23 @@ std::vector<std::string> who_would_not_notice(const CheckResult& result) {
   if (ratio && !ratio->is_one() && !ratio->is_zero()) {
     const std::string factor = ratio->to_string();
     const bool counts_right = symbolic->norm.empty();  // of the norm
+    const bool everywhere = wrong_everywhere(result, *symbolic, wrong);
+    all = all && everywhere;
     std::string sentence = all ? fmt::format("Every gradient is {} times the right one", factor)
                                : fmt::format("What is wrong is {} times the right gradient", factor);
-    if (counts_right) {
+    if (counts_right && everywhere && *ratio > 0) {
       sentence +=
           all ? std::string(", and so is the gradient norm")
               : fmt::format("; the gradient norm is {:.3g} times the right one if all elements have the same size",
                             norm_ratio(model, wrong, *ratio));
     }
     sentences.push_back(sentence + ".");
-    sentences.push_back(
-        "Adam does not notice a constant factor: its update does not depend on the size of the gradient.");
-    if (all && counts_right)
+    // Of a factor that is not the same in each step, or turns the sign, Adam notices.
+    const bool is_constant = result.scenario->schedule->batch.steps() == 1 && *ratio > 0;
+    if (is_constant)
+      sentences.push_back(
+          "Adam does not notice a constant factor: its update does not depend on the size of the gradient.");
+    if (all && counts_right && is_constant)
       sentences.push_back(
           "Where clipping acts with the factor and without it, nothing of the factor is left after the clip.");
   }

@@ -170,22 +170,37 @@ void find_unfinished(CapturedRun& run) {
   }
 }
 
-/// A parameter waits where no optimizer that has it stepped.
+/// A parameter waits where no optimizer that has it stepped. Where that of one rank did and that of another did not,
+/// copies of it are no longer the same.
 void find_waiting(CapturedRun& run) {
   for (const int step : run.steps) {
     std::set<int> waiting, gotten;
+    std::map<int, std::set<int>> ranks_that_wait;  // by parameter
     for (const RankRecord& rank : run.ranks) {
       const auto found = rank.steps.find(step);
       if (found == rank.steps.end()) continue;
       const std::set<int> own(found->second.waiting.begin(), found->second.waiting.end());
       waiting.insert(own.begin(), own.end());
+      for (const int parameter : own) ranks_that_wait[parameter].insert(rank.header.rank);
       // What was clipped is told although nobody stepped.
       for (const SketchedTensor& result : found->second.results) {
         if (!own.contains(result.parameter)) gotten.insert(result.parameter);
       }
     }
+    std::map<std::set<int>, std::set<int>> left_out;  // parameters, by ranks
     for (const int parameter : waiting) {
-      if (!gotten.contains(parameter)) run.waiting.emplace(step, parameter);
+      if (!gotten.contains(parameter)) {
+        run.waiting.emplace(step, parameter);
+      } else {
+        left_out[ranks_that_wait.at(parameter)].insert(parameter);
+      }
+    }
+    for (const auto& [ranks, parameters] : left_out) {
+      const std::string& first = run.parameters[at(*parameters.begin())].declared.name;
+      add_gap(run, step,
+              fmt::format("in optimizer step {} the optimizer of {}{} did not step on {}, and did on other ranks.",
+                          step, first, parameters.size() > 1 ? " and " + counted(parameters.size() - 1, "other") : "",
+                          rank_words({ranks.begin(), ranks.end()})));
     }
   }
 }

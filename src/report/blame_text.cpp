@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/report/elide.h"
@@ -65,6 +66,13 @@ bool has_options_alone(const CheckResult& result) {
   return schedule->find("framework") != nullptr && options != nullptr && !options->members().empty();
 }
 
+/// Of a layout that is decided by classes the search replays a small one, and what is right there need not be right
+/// here.
+bool is_right_when_small(const CheckResult& result) {
+  const std::vector<std::string>& verified = result.repairs.front().verified;
+  return symbolic_of(result) == nullptr && std::find(verified.begin(), verified.end(), "parametric") == verified.end();
+}
+
 }  // namespace
 
 std::string blame_text(const CheckResult& result, bool verbose, const Style& style) {
@@ -74,10 +82,11 @@ std::string blame_text(const CheckResult& result, bool verbose, const Style& sty
   for (const std::string& line : right_with(result)) text += fmt::format("    {}\n", line);
   if (result.repairs.front().keeps_norms == false) text += "    (which takes a gradient out of a norm or a clip)\n";
   // Where sizes are "any", what is right at the layout that is shown need not be among what is right at all.
-  text +=
-      fmt::format("    `lockstep repair {}` {}{}\n", arguments_for(result.file),
-                  result.written != nullptr ? "looks for what is right for every size" : "shows this repair and others",
-                  has_options_alone(result) ? ", and tries other values of the framework's options" : "");
+  text += fmt::format("    `lockstep repair {}` {}{}\n", arguments_for(result.file),
+                      result.written != nullptr     ? "looks for what is right for every size"
+                      : is_right_when_small(result) ? "looks for what is right at these sizes"
+                                                    : "shows this repair and others",
+                      has_options_alone(result) ? ", and tries other values of the framework's options" : "");
   for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);
   return text;
 }
@@ -91,7 +100,9 @@ std::vector<std::string> right_with(const std::vector<Json>& edits, const std::s
 }
 
 std::vector<std::string> right_with(const CheckResult& result) {
-  return right_with(result.repairs.front().edits, result.written != nullptr ? "at this layout " : "");
+  return right_with(result.repairs.front().edits, result.written != nullptr     ? "at this layout "
+                                                  : is_right_when_small(result) ? "at a small layout "
+                                                                                : "");
 }
 
 void write_json_repair(const Repair& repair, JsonWriter& json) {

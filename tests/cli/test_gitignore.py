@@ -13,7 +13,7 @@ NAMES = ["a", "b", "ab", "out", "x.y", "case 1", "[a]", "a\\b", "#a", "!a", "é"
 PATTERNS = [
     "a", "/a", "a/", "/a/", "*/a", "a/*", "a/**", "**/a", "**/a/**", "a/**/b", "**", "*", "*.json", "*.jsonc", "/*.json", "?.json",
     "[ab].json", "[!a]*", "[a-b].json", "[[:alpha:]].json", "[]a].json", "\\[a\\].json", "[a", "a\\ ", "case 1", "case 1  ", "\\#a",
-    "\\!a", "#a", "a**b.json", "out/*.json", "out/", "*a*b*", "", "   ", "/", "//a", "a//b", "**/", "/**/a", "x.*", "a\\\\b", "é*", "a/b/../a",
+    "\\!a", "#a", "a**b.json", "out/*.json", "out/", "*a*b*", "", "   ", "/", "//a", "a//b", "**/", "/**/a", "x.*", "***/a", "***", "a/***", "[a*", "!a[b*", "a\\\\b", "é*", "a/b/../a",
 ]
 
 
@@ -42,7 +42,12 @@ def test_the_files_are_those_that_git_would_add(run, files, seed):
         shutil.copy(files / "right.json", draw.choice(folders) / (draw.choice(NAMES) + draw.choice([".json", ".jsonc"])))
     for folder in {files, *draw.sample(folders, 2)}:
         lines = [draw.choice(["", "", "!"]) + draw.choice(PATTERNS) for _ in range(draw.randint(1, 4))]
-        (folder / ".gitignore").write_text(draw.choice(["\n", "\n", "\r\n"]).join(lines) + draw.choice(["", "\n"]))
+        (folder / ".gitignore").write_text(draw.choice(["", "", "\ufeff"]) + draw.choice(["\n", "\n", "\r\n"]).join(lines) + draw.choice(["", "\n"]))
+    if seed % 4 == 0:  # a repository within, whose files git does not look at
+        inner = draw.choice(folders)
+        if inner != files:
+            git(inner, "init", "-q")
+            shutil.rmtree(inner / ".git" / "hooks", ignore_errors=True)
     wanted = [path for path in git(files, "ls-files", "-z", "--others", "--exclude-standard").split("\0") if path.endswith((".json", ".jsonc"))]
     got, told = checked(run, ".")
     rules = {str(path): path.read_text() for path in files.rglob(".gitignore")}

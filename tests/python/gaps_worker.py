@@ -746,6 +746,20 @@ def means_that_nothing_divides(out, together=False, divisor=1):
 
 
 @case(2)
+def optimizer_that_one_rank_leaves_out(out):
+    """Of two, in the first of two rounds."""
+    model = DistributedDataParallel(net())
+    first, last = sgd(model.module[0].parameters()), sgd(model.module[2].parameters())
+    with captured(model, [first, last], out):
+        for step in range(3):
+            model.zero_grad()
+            lost(model, step).backward()
+            first.step()
+            if step != 1 or dist.get_rank() == 0:
+                last.step()
+
+
+@case(2)
 def means_that_are_divided_within(out):
     """Each element by the micro-batches, before the mean is taken."""
     model = DistributedDataParallel(net())

@@ -112,6 +112,8 @@ EXPECTED = {
                                    " everywhere, as biases and norms do: if they are tied, their gradients are not complete."),
     "copies_of_which_one_is_zero": ("undecided", (2, 0, 0), [0, 1], "ranks along dp begin with different weights of weight: copies were initialised apart and"
                                     " train different models, or these are different parts or experts."),
+    "optimizer_that_one_rank_leaves_out": ("undecided", (12, 0, 0), [0, 1, 2], "in optimizer step 1 the optimizer of 2.weight and 1 other did not step on rank 1,"
+                                           " and did on other ranks."),
     "means_that_are_divided_within": ("match", (8, 0, 0), [0, 1], None),
     "losses_that_come_from_a_generator": ("match", (8, 0, 0), [0, 1], None),
     "constant_gradients_that_nobody_zeroed": ("mismatch", (4, 4, 0), [0, 1], "what earlier optimizer steps left is still in it: nobody zeroed the gradient"),
