@@ -55,7 +55,7 @@ class Run:
         self.scaler, self.clipping, self.pipelines = LossScaler(self), Clipping(self), Pipelines(self)
         self.roots = Roots(self)
         self.adapter = adapter_for(model, optimizer, self)
-        if shards is not None and not hasattr(self.adapter, "begin"):
+        if shards is not None and not self.adapter.holds_plain:
             raise CaptureError("shards is for plain tensors that a script has cut, and %s says how its ranks hold them" % self.adapter.name)
         shards_of(self.adapter.parameters.all, shards, self.mesh, self.rank)
         self.one_of = one_of(sample)
@@ -83,7 +83,7 @@ class Run:
         if self.one_of > 1:
             header["one_of"] = self.one_of
         self.recorder.event("run", header)
-        if self.bits_tell and hasattr(self.adapter, "begin"):
+        if self.bits_tell and self.adapter.holds_plain:
             self.adapter.begin()
         for parameter in self.adapter.parameters.all:
             self.recorder.event("parameter", parameter.described())

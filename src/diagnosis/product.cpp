@@ -71,7 +71,7 @@ Product Product::over(const Product& other) const {
 }
 
 std::string Product::to_string() const {
-  const std::string top = numerator_.empty() ? "1" : fmt::format("{}", fmt::join(numerator_, " * "));
+  std::string top = numerator_.empty() ? "1" : fmt::format("{}", fmt::join(numerator_, " * "));
   if (denominator_.empty()) return top;
   const std::string bottom = fmt::format("{}", fmt::join(denominator_, " * "));
   return fmt::format("{} / {}", top, denominator_.size() == 1 ? bottom : fmt::format("({})", bottom));

@@ -119,7 +119,7 @@ def test_every_piece_is_owned_and_every_shape_is_covered(folder, name):
         assert all(one[1] == other[0] for one, other in zip(pieces, pieces[1:]))
         owned = {line["piece"] for rank in whole for line in rank["events"]["result"] if line["parameter"] == parameter["id"]}
         assert owned == (set() if parameter["frozen"] else set(range(len(pieces)))), parameter["name"]
-    declared = [[{key: value for key, value in line.items() if key != "start"} for line in rank["events"]["parameter"]] for rank in whole]
+    declared = [[{key: value for key, value in line.items() if key not in ("start", "constant")} for line in rank["events"]["parameter"]] for rank in whole]
     assert all(one == declared[0] for one in declared)
     tied, = (line for line in whole[0]["events"]["parameter"] if line.get("aliases"))
     assert (tied["name"], tied["aliases"], tied["shape"]) == ("embedding.weight", ["head.weight"], [7, 6])

@@ -21,6 +21,7 @@ from lockstep.pieces import cut_at, whole
 class DeepSpeed(Plain):
     name = "deepspeed"
     in_grad = False
+    holds_plain = False
 
     def __init__(self, engine, optimizer, run):
         if optimizer is not None and optimizer is not engine.optimizer:

@@ -81,6 +81,7 @@ def has_compiled_functions():
 class Megatron(Plain):
     name = "megatron"
     in_grad = False
+    holds_plain = False
 
     def __init__(self, model, optimizer, run):
         from megatron.core import parallel_state

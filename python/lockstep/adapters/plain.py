@@ -33,6 +33,7 @@ class Plain:
     """Gradients are where torch puts them: in .grad of the parameters that the optimizer has."""
 
     in_grad = True
+    holds_plain = True  # a framework of which nobody knows how it holds parameters, but by the tensors themselves
 
     def __init__(self, model, optimizer, run):
         if not isinstance(model, torch.nn.Module):
