@@ -123,7 +123,7 @@ void write_reports(benchmark::State& state) {
     one.findings.resize(1);
     one.findings.front().what = "the share of dp 3 is missing";
     for (int i = 0; i < count; ++i) {
-      one.parameters.push_back({fmt::format("layers.{}.w{}", i % 100, i), {}, {8}, "float32", false, {""}});
+      one.parameters.push_back({fmt::format("layers.{}.w{}", i % 100, i), {}, {8}, "float32", false, false, {""}});
       VerifiedPiece piece;
       piece.parameter = i;
       piece.ranks = result.ranks;

@@ -136,9 +136,9 @@ class TextComparison {
     for (const std::string& reason : comparison_.apart) write_("  " + reason + "\n");
     if (!comparison_.apart.empty()) return;
     write_("  " + report::layout_text(*comparison_.after.scenario) + "\n");
-    for (const auto& [name, side] : {std::pair("old", &comparison_.before), std::pair("new", &comparison_.after)}) {
+    for (const auto& [which, side] : {std::pair("old", &comparison_.before), std::pair("new", &comparison_.after)}) {
       if (side->outcome != Outcome::Kind::complete)
-        write_(fmt::format("  The {} one ends in a {} (lockstep check {}).\n", name,
+        write_(fmt::format("  The {} one ends in a {} (lockstep check {}).\n", which,
                            style_.bad(diagnosis::name_of(side->outcome)), report::one_line_text(command_file(*side))));
     }
     if (comparison_.step < 0) {
