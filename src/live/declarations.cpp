@@ -22,6 +22,28 @@ std::string did_you_mean_loss(const std::string& loss) {
   return near.empty() ? fmt::format("; expected {} or null", fmt::join(captured_loss_names(), ", ")) : near;
 }
 
+/// "tokens" of a step of so many micro-batches; none where nobody told any.
+std::vector<std::optional<std::int64_t>> read_tokens(const Event& event, int micro_batches) {
+  std::vector<std::optional<std::int64_t>> all;
+  const Json* tokens = event.find("tokens");
+  if (tokens == nullptr || tokens->is_null()) return all;
+  if (!tokens->is_array() || tokens->items().size() != static_cast<std::size_t>(micro_batches)) {
+    event.mistake(
+        *tokens,
+        fmt::format("\"tokens\": expected a number or null for each of {} micro-batches, found {}", micro_batches,
+                    tokens->is_array() ? fmt::format("{}", tokens->items().size()) : tokens->describe()));
+    return all;
+  }
+  for (const Json& item : tokens->items()) {
+    const std::optional<std::int64_t> number = whole_number_of(item);
+    if (!item.is_null() && (!number || *number < 0 || *number > std::int64_t{1} << 40))
+      event.mistake(item,
+                    fmt::format("\"tokens\": expected a whole number from 0 on or null, found {}", item.describe()));
+    all.push_back(item.is_null() ? std::nullopt : number);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::optional<CapturedLoss> read_loss(const Event& event) {
@@ -158,25 +180,14 @@ CaptureGap read_gap(const Event& event) {
   return gap;
 }
 
-std::vector<std::optional<std::int64_t>> read_tokens(const Event& event, int micro_batches) {
-  std::vector<std::optional<std::int64_t>> all;
-  const Json* tokens = event.find("tokens");
-  if (tokens == nullptr || tokens->is_null()) return all;
-  if (!tokens->is_array() || tokens->items().size() != static_cast<std::size_t>(micro_batches)) {
-    event.mistake(
-        *tokens,
-        fmt::format("\"tokens\": expected a number or null for each of {} micro-batches, found {}", micro_batches,
-                    tokens->is_array() ? fmt::format("{}", tokens->items().size()) : tokens->describe()));
-    return all;
+void read_micro_batches(const Event& event, RankStep& step) {
+  const auto count = static_cast<int>(event.whole("micro_batches", 0, 1 << 20));
+  if (count < step.micro_batches) {
+    event.mistake(fmt::format("the step has {} micro-batches, and micro-batch {} yielded a contribution", count,
+                              step.micro_batches - 1));
   }
-  for (const Json& item : tokens->items()) {
-    const std::optional<std::int64_t> number = whole_number_of(item);
-    if (!item.is_null() && (!number || *number < 0 || *number > std::int64_t{1} << 40))
-      event.mistake(item,
-                    fmt::format("\"tokens\": expected a whole number from 0 on or null, found {}", item.describe()));
-    all.push_back(item.is_null() ? std::nullopt : number);
-  }
-  return all;
+  step.micro_batches = std::max(step.micro_batches, count);
+  step.tokens = read_tokens(event, count);
 }
 
 std::uint32_t read_partial(const Event& event, const std::vector<std::string>& axes) {

@@ -25,8 +25,8 @@ std::optional<DeclaredParameter> read_declared(const Event& event);
 std::vector<Interval> read_piece(const Event& event, const Json& json, const DeclaredParameter& parameter);
 /// A "gap", but for its parameters.
 CaptureGap read_gap(const Event& event);
-/// "tokens" of a step of so many micro-batches; none where nobody told any.
-std::vector<std::optional<std::int64_t>> read_tokens(const Event& event, int micro_batches);
+/// "micro_batches" and "tokens" of a "step": at least as many as have yielded contributions by then.
+void read_micro_batches(const Event& event, RankStep& step);
 /// "partial": by bit, axes of the mesh.
 std::uint32_t read_partial(const Event& event, const std::vector<std::string>& axes);
 

@@ -18,13 +18,7 @@ void ProgramReader::step(const Event& event) {
                               number, last_contributed_));
   step.complete = true;
   if (event.find("waiting") != nullptr) step.waiting = declared(event, "waiting");
-  const auto count = static_cast<int>(event.whole("micro_batches", 0, 1 << 20));
-  if (count < step.micro_batches) {
-    event.mistake(fmt::format("the step has {} micro-batches, and micro-batch {} yielded a contribution", count,
-                              step.micro_batches - 1));
-  }
-  step.micro_batches = std::max(step.micro_batches, count);
-  step.tokens = read_tokens(event, count);
+  read_micro_batches(event, step);
 }
 
 void ProgramReader::gap(const Event& event) {

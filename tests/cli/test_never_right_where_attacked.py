@@ -106,6 +106,21 @@ def test_whether_instances_agree_depends_on_sizes_in_a_model_file_too(ep, right,
     assert proof["verdict"] == "undecided" and any("instance_groups_agree" in one["why"] for one in proof["undecided"])
 
 
+@pytest.mark.parametrize("when", ["world / pp >= 4", "dp > 3", "max(world / pp, 4) == world / pp"])
+def test_an_expert_that_small_meshes_have_not_leaves_no_digit_out(when, asked, files):
+    # At ep 1 and edp 2 nothing is left of the expert mesh, and the digit of dp stood for 2 in conditions that were to hold for every edp.
+    parameters = [{"name": "norm", "shape": []}, {"name": "expert", "shape": [], "when": when}]
+    (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "m", "parameters": parameters}))
+    steps = [MICRO_BATCHES, {"name": "to_first", "op": "reduce", "over": "dp", "root": 0},
+             {"name": "again", "op": "all_reduce", "over": "edp", "params": ["expert"]}]
+    (files / "f.jsonc").write_text(json.dumps({"lockstep_framework": 1, "name": "f", "steps": steps}))
+    document = scenario({"dp": 6, "ep": 6}, {"framework": "./f.jsonc"}, {"preset": "./m.jsonc"})
+    for sizes, verdict in [((3, 1), "match"), ((4, 1), "mismatch"), ((5, 1), "mismatch"), ((4, 4), "match"), ((4, 2), "mismatch")]:
+        assert asked(document, dp=sizes[0], ep=sizes[1]) == verdict, sizes
+    proof = asked(document)
+    assert proof["verdict"] == "wrong" and proof["statement"].startswith("wrong as soon as edp ≥ 4, or ep ≥ 2 and edp ≥ 2")
+
+
 def test_what_a_repair_is_proved_for_is_not_wrong_at_a_size_that_was_tried(run):
     # The third one of a schedule of OpenXLA was "right for every size" beside "wrong at micro-batches 2".
     report = json.loads(run("repair", "-f", "json", str(OPENXLA)).stdout)

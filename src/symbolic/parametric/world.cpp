@@ -65,7 +65,10 @@ bool World::uses_expert_mesh(const Schedule& schedule) {
 }
 
 World::World(const Schedule& schedule, Open open) : schedule_(schedule), open_(std::move(open)) {
-  expert_ = uses_expert_mesh(schedule);
+  // Also where nothing of the expert mesh is left at these sizes, as of parameters that larger ones have: what is open
+  // are its digits, and those of the other mesh would stand for the one size that they have here.
+  expert_ = uses_expert_mesh(schedule) || std::any_of(open_.least.begin(), open_.least.end(),
+                                                      [](const auto& one) { return is_expert_axis(one.first); });
   for (const auto& [axis, least] : open_.least) {
     // These are products of digits; the digits are what can be open.
     if (expert_ && axis != Axis::tp && axis != Axis::pp && !is_expert_axis(axis))
