@@ -66,7 +66,7 @@ std::string move_words(const std::vector<ListedStep>& steps, const Edit& edit, c
   const ListedStep *target = find_listed(steps, other), *own = find_listed(steps, name);
   const char* where = edit.after ? "after" : "before";
   // It stands there already, and the other one moves by an edit of its own.
-  if (target != nullptr && own != nullptr && own - target == (edit.after ? 1 : -1))
+  if (target != nullptr && own != nullptr && own->each == target->each && own - target == (edit.after ? 1 : -1))
     return fmt::format("belongs {} {}, which has to move as well", where, other);
   return fmt::format("comes too {}: it belongs {} {}", target > own ? "early" : "late", where, other);
 }

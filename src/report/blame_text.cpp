@@ -70,7 +70,7 @@ bool has_options_alone(const CheckResult& result) {
 /// here.
 bool is_right_when_small(const CheckResult& result) {
   const std::vector<std::string>& verified = result.repairs.front().verified;
-  return symbolic_of(result) == nullptr && std::find(verified.begin(), verified.end(), "parametric") == verified.end();
+  return result.timeline == nullptr && std::find(verified.begin(), verified.end(), "parametric") == verified.end();
 }
 
 }  // namespace

@@ -80,3 +80,17 @@ def test_colour_follows_the_option_then_the_environment(run, files):
     assert "\x1b[" in run("check", "wrong.json", env={"CLICOLOR_FORCE": "1"}).stdout
     assert "\x1b[" not in run("check", "wrong.json", env={"CLICOLOR_FORCE": "1", "NO_COLOR": "1"}).stdout
     assert "\x1b[" not in run("check", "--color", "always", "-f", "json", "wrong.json").stdout
+
+
+def test_what_is_right_at_a_small_layout_is_not_called_right_at_a_large_one(run, files):
+    """The search replays two ranks, where the average takes back the factor of 2; at 4096 it does not."""
+    steps = [{"name": "m", "op": "each", "steps": [{"name": "backward", "op": "backward"}]}, {"name": "s", "op": "scale", "by": 2}]
+    scenario = {"lockstep": 1, "layout": {"dp": 4096}, "model": {"parameters": [{"name": "w", "shape": [4096]}]},
+                "batch": {"micro_batches": 1, "tokens": "even", "loss": "sum"}, "schedule": {"steps": steps}}
+    (files / "large.json").write_text(json.dumps(scenario))
+    said = run("check", "large.json").stdout
+    assert "    right at a small layout with { " in said and "`lockstep repair large.json` looks for what is right at these sizes\n" in said
+    assert "right at a small layout" in run("check", "-f", "github", "large.json").stdout
+    # One that was replayed, by whichever engine, is right where it stands.
+    for engine in ("symbolic", "host"):
+        assert "    right with { " in run("check", "--engine", engine, "wrong.json").stdout

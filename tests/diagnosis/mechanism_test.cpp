@@ -135,6 +135,9 @@ TEST_CASE("what is wrong with a step is said of what its edit does") {
               "comes too late: it belongs before micro_batches; ");
   check_blame(of(twice, "twice", R"({ "move": "twice", "before": "mean" })"), "twice",
               "belongs before mean, which has to move as well; ");
+  // Beside it in the list of all steps, and in another list of the file.
+  check_blame(of(twice, "twice", R"({ "move": "twice", "after": "backward" })"), "twice",
+              "comes too late: it belongs after backward; ");
   check_blame(of(twice, "backward", R"({ "drop": "backward[0]" })"), "backward",
               "runs in micro-batch [0] as well and should not; ");
   check_blame(of(twice, "twice", R"({ "set": "twice", "by": "1", "params": null })"), "twice",

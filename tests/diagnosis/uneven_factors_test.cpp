@@ -44,6 +44,18 @@ TEST_CASE("a factor after backward that tells ranks of a sequence apart is told"
   CHECK_FALSE(noted("cp", "1 / 4"));
 }
 
+TEST_CASE("who does not run a scale multiplies by 1") {
+  const auto sentence = [](const std::string& by_and_when) {
+    const CheckResult result = check_text(weighed_after_backward("cp", by_and_when, "even"));
+    REQUIRE(result.timeline != nullptr);
+    return diagnosis::uneven_factors_of_a_sequence(*result.scenario->schedule, *result.timeline);
+  };
+  CHECK(
+      sentence(R"(2", "when": "rank.cp == 1)").starts_with("local_mean multiplies by 2 on rank 1 and not on others, "));
+  CHECK(sentence(R"(1", "when": "rank.cp == 1)").empty());
+  CHECK(sentence("2").empty());
+}
+
 TEST_CASE("real attention shows that such a factor weighs parts of other ranks' losses", "[transformer]") {
   CheckOptions options;
   options.transformer = true;
