@@ -52,6 +52,7 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
   findings.not_tried = found.not_tried;
   findings.tried = found.tried;
   findings.found = static_cast<int>(found.repairs.size());
+  findings.without_norm = found.without_norm;
   findings.repairs = diagnosis::best_repairs(result, found, most);
   findings.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return findings;
@@ -68,6 +69,7 @@ void search_options(const CheckResult& result, report::RepairFindings& findings)
 report::RepairFindings both(const report::RepairFindings& first, report::RepairFindings second) {
   second.tried += first.tried;
   second.seconds += first.seconds;
+  second.without_norm += first.without_norm;
   if (second.repairs.empty()) second.found += first.found;  // at a small layout alone, as those of the first
   if (second.cut_off.empty()) {
     second.cut_off = first.cut_off;

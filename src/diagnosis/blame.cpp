@@ -93,6 +93,13 @@ bool explains_better(const FoundRepair& repair, std::set<std::string> divergence
                                            [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
 }
 
+/// A new step for what the edit before it takes out of another one: only that one is at fault.
+bool takes_the_rest(const Candidate& edit, const std::vector<ListedStep>& steps) {
+  if (!edit.is_with_previous || edit.kind != Candidate::Kind::insert) return false;
+  const ListedStep* beside = find_listed(steps, edit.edit.beside.name);
+  return beside != nullptr && beside->op() == edit.edit.values.op && operation(beside->op()).counts;
+}
+
 /// Steps that belong to the one that is blamed last leave out what that leaves out.
 void add_partners(const std::vector<ListedStep>& steps, const std::string& name, std::vector<Blame>& blame) {
   for (const std::vector<const ListedStep*>& together : steps_together(steps)) {
@@ -128,6 +135,7 @@ void search_blame(CheckResult& result, bool for_blame_alone) {
   const std::vector<ListedStep> steps = listed_steps(result.scenario->schedule->steps);
   std::vector<Blame> blame;
   for (const Candidate& edit : repair->edits) {
+    if (takes_the_rest(edit, steps)) continue;
     if (!explains_better(*repair, divergence_steps, steps)) break;
     Blame found = mechanism_of(result, edit);
     const bool known =

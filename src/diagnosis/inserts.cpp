@@ -19,7 +19,8 @@ struct Gap {
   std::string each;  ///< the list that it is in
   std::string beside;
   bool after = false;
-  bool end = false;  ///< behind the last step of the top level
+  bool end = false;    ///< behind the last step of the top level
+  bool early = false;  ///< nothing was contributed there yet
 };
 
 class Insertions {
@@ -56,12 +57,19 @@ class Insertions {
     for (const ListedStep& step : steps_) {
       if (step.each.empty() && !step.name().empty()) last_top = step.name();
     }
-    for (const ListedStep& step : steps_) {
-      const bool first = step.each != list && (list = step.each, !step.name().empty());
-      if (step.name().empty()) continue;
+    bool contributed = false;
+    for (auto step = steps_.begin(); step != steps_.end(); ++step) {
+      const bool top = step->each.empty();
+      const bool first = step->each != list && (list = step->each, !step->name().empty());
       // Top-level steps that follow a body are not the first of their list.
-      if (first && step.before.empty()) gaps_.push_back({step.each, step.name(), false});
-      gaps_.push_back({step.each, step.name(), true, step.each.empty() && step.name() == last_top});
+      if (first && step->before.empty() && !step->name().empty())
+        gaps_.push_back({step->each, step->name(), false, false, top});
+      const auto next = std::find_if(step + 1, steps_.end(), [](const ListedStep& one) { return one.each.empty(); });
+      contributed = contributed || (top && std::any_of(step, next, [](const ListedStep& one) {
+                                      return operation(one.op()).adds == Operation::Adds::gradient;
+                                    }));
+      if (!step->name().empty())
+        gaps_.push_back({step->each, step->name(), true, top && step->name() == last_top, top && !contributed});
     }
   }
 
@@ -108,6 +116,7 @@ class Insertions {
   }
 
   void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection, bool of_experts) {
+    if (gap.early) return;
     for (std::size_t at = 0; at < values_.groups.size(); ++at) {
       const std::string word = word_for(of_experts ? values_.expert_groups[at] : values_.groups[at]);
       const auto over_group = [&](Op op) {
@@ -129,6 +138,7 @@ class Insertions {
 
   void factors(const Gap& gap, const std::string& buffer, const Selectors& selection,
                const std::vector<Product>& sizes) {
+    if (gap.early) return;
     const auto scale = [&](const Product& by) {
       put(gap,
           scenario::with(made("scale", Op::scale, buffer, selection), "by", &Step::by, std::optional(by.expression())));

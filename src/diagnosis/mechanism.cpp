@@ -21,6 +21,20 @@ namespace lockstep::diagnosis {
 
 namespace {
 
+/// "rank 0 counts NAME in the norm 2 times instead of 1"; "" where norms are right.
+std::string numbers_of_norm(const CheckResult& result) {
+  const SymbolicResult* symbolic = symbolic_of(result);
+  if (symbolic == nullptr || symbolic->norm.empty()) return "";
+  const NormResult& norm = symbolic->norm.front();
+  const std::string& name = result.scenario->schedule->model.parameters()[at(norm.parameter)].name;
+  if (norm.counted == "mean_of_norms")
+    return fmt::format("rank {} takes {} into a mean of norms, which is no norm of the whole", norm.rank, name);
+  if (norm.counted == norm.expected)
+    return fmt::format("rank {} counts {} in the norm before it is what the optimizer gets", norm.rank, name);
+  return fmt::format("rank {} counts {} in the norm {} times instead of {}", norm.rank, name, norm.counted,
+                     norm.expected);
+}
+
 /// "rank 1 gets g3 + (g0+g1)/2 of NAME where (g0+g1+g2+g3)/2 is right"; `told` becomes the formulas in it.
 std::string numbers_of_first(const CheckResult& result, std::vector<std::string>& told) {
   const SymbolicResult* symbolic = symbolic_of(result);
@@ -49,15 +63,7 @@ std::string numbers_of_first(const CheckResult& result, std::vector<std::string>
     return fmt::format("nobody owns elements of {} that rank {} holds", name(unowned.rank, unowned.buffer),
                        unowned.rank);
   }
-  if (symbolic->norm.empty()) return "";
-  const NormResult& norm = symbolic->norm.front();
-  const std::string& counted_name = schedule.model.parameters()[at(norm.parameter)].name;
-  if (norm.counted == "mean_of_norms")
-    return fmt::format("rank {} takes {} into a mean of norms, which is no norm of the whole", norm.rank, counted_name);
-  if (norm.counted == norm.expected)
-    return fmt::format("rank {} counts {} in the norm before it is what the optimizer gets", norm.rank, counted_name);
-  return fmt::format("rank {} counts {} in the norm {} times instead of {}", norm.rank, counted_name, norm.counted,
-                     norm.expected);
+  return numbers_of_norm(result);
 }
 
 /// Where a step goes, seen from where it stands.
@@ -151,6 +157,7 @@ std::string words_of(const CheckResult& result, const Candidate& candidate) {
 }  // namespace
 
 Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
+  const std::vector<ListedStep> steps = listed_steps(result.scenario->schedule->steps);
   Blame blame{edit.step, words_of(result, edit), {}};
   if (edit.kind == Candidate::Kind::insert) {
     const Step& inserted = edit.edit.values;
@@ -170,7 +177,10 @@ Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
                       : fmt::format("{}: {} {}", blame.why, divergence.point.step, stale);
     break;
   }
-  const std::string numbers = numbers_of_first(result, blame.formulas);
+  const ListedStep* blamed = find_listed(steps, edit.step);
+  const bool counts = operation(blamed != nullptr ? blamed->op() : edit.edit.values.op).counts;
+  std::string numbers = counts ? numbers_of_norm(result) : "";
+  if (numbers.empty()) numbers = numbers_of_first(result, blame.formulas);
   if (!numbers.empty()) blame.why += "; " + numbers;
   return blame;
 }

@@ -16,6 +16,7 @@ OracleAnswer answer_of(const SymbolicResult& result, const Model& model) {
   answer.state = result.match ? OracleAnswer::State::right : OracleAnswer::State::wrong;
   if (result.match) return answer;
   answer.wrong_buffers.assign(model.parameters().size(), 0);
+  answer.wrong_norms.assign(model.parameters().size(), 0);
   const auto add = [&](int parameter, int distance) {
     ++answer.wrong_buffers[at(parameter)];
     ++answer.count;
@@ -32,7 +33,10 @@ OracleAnswer answer_of(const SymbolicResult& result, const Model& model) {
     if (wrong) add(parameter_of(buffer.rank, buffer.buffer), worst == buffer.pieces.end() ? 1 : 2);
   }
   for (const UnownedResult& unowned : result.unowned) add(parameter_of(unowned.rank, unowned.buffer), 2);
-  for (const NormResult& norm : result.norm) add(norm.parameter, 1);
+  for (const NormResult& norm : result.norm) {
+    add(norm.parameter, 1);
+    ++answer.wrong_norms[at(norm.parameter)];
+  }
   return answer;
 }
 

@@ -26,10 +26,11 @@ struct OracleAnswer {
   /// State `wrong`: buffers that are wrong in value, or whose elements are unowned or counted wrong, by parameter
   /// (index into Model::parameters()).
   std::vector<int> wrong_buffers;
-  int count = 0;           ///< of them all
-  int distance = 0;        ///< of them all: 1 for one multiple of what is right, 2 for anything else
-  double sent_bytes = 0;   ///< unless it failed: in the first optimizer step, by the rank that sends most
-  std::size_t owners = 0;  ///< likewise: a hash of who owns what in the end
+  std::vector<int> wrong_norms;  ///< how many of these are counted wrong
+  int count = 0;                 ///< of them all
+  int distance = 0;              ///< of them all: 1 for one multiple of what is right, 2 for anything else
+  double sent_bytes = 0;         ///< unless it failed: in the first optimizer step, by the rank that sends most
+  std::size_t owners = 0;        ///< likewise: a hash of who owns what in the end
 
   bool right() const { return state == State::right; }
 };

@@ -66,6 +66,11 @@ int distance_of(const Candidate& candidate) {
   }
 }
 
+bool is_repair(const FoundRepair& repair) {
+  return !repair.loses_norm || std::all_of(repair.edits.begin(), repair.edits.end(),
+                                           [](const Candidate& edit) { return edit.kind == Candidate::Kind::restore; });
+}
+
 bool is_strange(const FoundRepair& repair) {
   const Candidate& first = repair.edits.front();
   // What a file has added may be what it asks for.

@@ -12,9 +12,12 @@ namespace lockstep::diagnosis {
 /// is as far as a new one.
 int distance_of(const Candidate& candidate);
 
-/// Whether a repair hands elements to other owners than before, which is the framework's business, or takes away a
-/// norm, which ends what was asked and not what is wrong: such a repair stands behind all others, unless it is what the
-/// framework has.
+/// Not what takes a gradient out of a norm or a clip, after which it is in none wrongly, and nothing clips it: only the
+/// file's own edits may be taken back so.
+bool is_repair(const FoundRepair& repair);
+
+/// Whether a repair hands elements to other owners than before, which is the framework's business, or is none
+/// (is_repair()): it stands behind all others, unless it is what the framework has.
 bool is_strange(const FoundRepair& repair);
 
 /// Whether it brings back what the framework, or the file before its edits, has. Where that is wrong at other sizes, it

@@ -20,6 +20,16 @@ namespace {
 constexpr std::size_t most_first_edits = 16, most_mending = 8, most_complements = 80,
                       no_repair = static_cast<std::size_t>(-1);
 
+/// Whether of each parameter one of two edits makes the values right, and one how often a norm counts it.
+bool complete_each_other(const OracleAnswer& a, const OracleAnswer& b) {
+  bool all = a.wrong_buffers.size() == b.wrong_buffers.size() && !a.wrong_buffers.empty();
+  for (std::size_t at = 0; all && at < a.wrong_buffers.size(); ++at) {
+    all = (a.wrong_norms[at] == 0 || b.wrong_norms[at] == 0) &&
+          (a.wrong_buffers[at] == a.wrong_norms[at] || b.wrong_buffers[at] == b.wrong_norms[at]);
+  }
+  return all;
+}
+
 }  // namespace
 
 RepairSearch SearchForRepairs::run() {
@@ -31,6 +41,8 @@ RepairSearch SearchForRepairs::run() {
     if (found_.repairs.empty() && all_back_is_) found_.repairs.push_back(std::move(*all_back_is_));
   }
   if (!found_.cut_off.empty() || found_.limit > 0) count_not_tried();
+  // What is in no norm is in none wrongly, and the gradient is not clipped by the norm of all of it.
+  found_.without_norm = std::erase_if(found_.repairs, [](const FoundRepair& repair) { return !is_repair(repair); });
   std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
   return std::move(found_);
 }
@@ -269,8 +281,9 @@ std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const
   for (Candidate& candidate : edits_together(steps, singles))
     candidates[distance_of(candidate)].push_back(std::move(candidate));
   for (Candidate& candidate : singles) candidates[distance_of(candidate)].push_back(std::move(candidate));
-  for (Candidate& candidate : normalizing_edits(steps, space_.values()))
-    candidates[distance_of(candidate)].push_back(std::move(candidate));
+  for (std::vector<Candidate> more : {normalizing_edits(steps, space_.values()), norm_splits(steps, space_.values())}) {
+    for (Candidate& candidate : more) candidates[distance_of(candidate)].push_back(std::move(candidate));
+  }
   return candidates;
 }
 
@@ -352,11 +365,8 @@ void SearchForRepairs::complementary() {
   const std::size_t most = std::min(firsts_.size(), most_complements);
   for (std::size_t a = 0; a < most; ++a) {
     for (std::size_t b = a + 1; b < most; ++b) {
-      const auto& left = firsts_[a].answer.wrong_buffers;
-      const auto& right = firsts_[b].answer.wrong_buffers;
-      bool all = left.size() == right.size() && !left.empty();
-      for (std::size_t at = 0; all && at < left.size(); ++at) all = left[at] == 0 || right[at] == 0;
-      if (all) judge({&firsts_[a].candidate, &firsts_[b].candidate});
+      if (complete_each_other(firsts_[a].answer, firsts_[b].answer))
+        judge({&firsts_[a].candidate, &firsts_[b].candidate});
     }
   }
   for (std::size_t a = 0; a < taking_back_.size(); ++a) {
@@ -391,8 +401,9 @@ void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
   const std::optional<std::vector<Step>> steps = space_.steps().edited(edits_of({&first}));
   if (!steps) return;
   const std::vector<ListedStep> list = listed_steps(*steps);
-  for (const Candidate& second :
-       inserts ? insertions(list, space_.values()) : edits_of_steps(*steps, space_.values())) {
+  std::vector<Candidate> all = inserts ? insertions(list, space_.values()) : edits_of_steps(*steps, space_.values());
+  if (!inserts) std::ranges::move(norm_splits(*steps, space_.values()), std::back_inserter(all));
+  for (const Candidate& second : all) {
     if (is_at_limit()) return;
     if (space_.is_relevant(second, list)) judge({&first, &second});
   }

@@ -74,6 +74,7 @@ struct RepairSearch {
   std::string cut_off;
   int limit = 0;  ///< no more schedules may be tried, and that ended it; 0: that did not
   NotTried not_tried;
+  std::size_t without_norm = 0;  ///< schedules that match only as a norm or a clip loses a gradient: no repairs
 };
 RepairSearch find_repairs(const CheckResult& result, const RepairOptions& options = {});
 

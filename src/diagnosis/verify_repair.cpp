@@ -224,6 +224,8 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
   struct Verified {
     Repair repair;
     bool strange, idle, restored, alike, stands;
+    /// A norm may be lost by an edit that drops no step.
+    bool loses_norm() const { return repair.keeps_norms == false && !restored; }
   };
   const std::vector<FoundRepair> candidates = distinct_repairs(search.repairs);
   std::vector<Verified> list;
@@ -240,7 +242,7 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
     }
     for (std::future<Verified>& future : running) {
       Verified one = future.get();
-      if (!one.stands) continue;
+      if (!one.stands || one.loses_norm()) continue;
       if (!one.strange && one.repair.reach != Repair::Reach::some_sizes) ++good;
       list.push_back(std::move(one));
     }

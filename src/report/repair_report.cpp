@@ -77,6 +77,13 @@ std::string option_text(const CheckResult& result, const OptionRepair& option) {
   return "\n" + text;
 }
 
+/// What matches and is no repair: "; 2 match only as a norm or a clip loses a gradient"; "" where there is nothing.
+std::string without_norm_text(std::size_t count) {
+  return count == 0
+             ? ""
+             : fmt::format("; {} match{} only as a norm or a clip loses a gradient", count, count == 1 ? "es" : "");
+}
+
 /// "15 other values of 8 options were tried, one at a time; 1 option has a value that is right"
 std::string tried_text(const diagnosis::OptionRepairs& options) {
   std::string text = fmt::format("{} of {} {} tried, one at a time", counted(options.values, "other value"),
@@ -89,9 +96,7 @@ std::string tried_text(const diagnosis::OptionRepairs& options) {
   text += right == 0
               ? "; none was found to be right"
               : fmt::format("; {} {} a value that is right", counted(right, "option"), right == 1 ? "has" : "have");
-  if (const std::size_t count = options.without_norm.size(); count > 0)
-    text += fmt::format("; {} match{} only as a norm or a clip loses a gradient", count, count == 1 ? "es" : "");
-  return text;
+  return text + without_norm_text(options.without_norm.size());
 }
 
 /// What a search that was cut off left out: "; 3 single edits were not tried, and no two together"; "" else.
@@ -153,7 +158,8 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
         findings.found == 1
             ? "the one schedule that matches at a small layout was not seen to match"
             : fmt::format("none of the {} schedules that match at a small layout was seen to match", findings.found);
-    write(fmt::format("  {} at {}; {} tried\n{}", found, own_sizes(result), were(findings.tried, "schedule"), cut_off));
+    write(fmt::format("  {} at {}; {} tried{}\n{}", found, own_sizes(result), were(findings.tried, "schedule"),
+                      without_norm_text(findings.without_norm), cut_off));
     return;
   }
   const std::optional<Preset>& preset = result.scenario ? result.scenario->preset : std::nullopt;
@@ -163,9 +169,10 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
         "schedule takes them back\n");
   if (findings.repairs.empty()) {
     write(cut_off.empty()
-              ? fmt::format("  no repair was found among the {} tried; docs/repair.md says which\n",
-                            were(findings.tried, "schedule", "that "))
-              : fmt::format("  no repair was found; {} tried\n{}", were(findings.tried, "schedule"), cut_off));
+              ? fmt::format("  no repair was found among the {} tried; docs/repair.md says which{}\n",
+                            were(findings.tried, "schedule", "that "), without_norm_text(findings.without_norm))
+              : fmt::format("  no repair was found; {} tried{}\n{}", were(findings.tried, "schedule"),
+                            without_norm_text(findings.without_norm), cut_off));
     return;
   }
   int number = 0;
@@ -179,8 +186,8 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
     for (const Json& edit : repair.edits) write("     " + one_line(edit) + "\n");
     write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(own_sizes(result), repair)));
   }
-  write(fmt::format("\n  {} tried; {} of them {}\n{}", were(findings.tried, "schedule"), findings.found,
-                    findings.found == 1 ? "matches" : "match", cut_off));
+  write(fmt::format("\n  {} tried; {} of them {}{}\n{}", were(findings.tried, "schedule"), findings.found,
+                    findings.found == 1 ? "matches" : "match", without_norm_text(findings.without_norm), cut_off));
 }
 
 void repair_json(const CheckResult& result, const RepairFindings& findings, const Write& write) {
@@ -223,6 +230,7 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
   json.end_array();
   json.key("found").number(findings.found);
   json.key("tried").number(findings.tried);
+  if (findings.without_norm > 0) json.key("without_norm").number(findings.without_norm);
   if (!findings.cut_off.empty()) {
     json.key("cut_off").string(findings.cut_off);
     json.key("not_tried").begin_object(true);

@@ -17,6 +17,7 @@ struct RepairFindings {
   std::string lost_ties;             ///< what ties are lost, and whether tying again is right; "" where none is
   std::vector<Repair> repairs;       ///< the best first; those alike are one
   int found = 0;                     ///< all of them
+  std::size_t without_norm = 0;      ///< match only as a norm or a clip loses a gradient, and are not among those found
   int tried = 0;                     ///< schedules that were replayed
   std::string cut_off;               ///< why not all edits were tried: half a sentence; "" where they were
   diagnosis::NotTried not_tried;     ///< then

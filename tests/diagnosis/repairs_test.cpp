@@ -235,7 +235,7 @@ TEST_CASE("a loss whose mean is over two data axes is normalized by both") {
   CHECK(has(search, R"J({ "set": "backward", "by": "dp * cp / sum(tokens, cp, dp, micro_batch)" })J"));
 }
 
-TEST_CASE("a norm that counts wrongly is changed and not dropped, unless another one counts the same") {
+TEST_CASE("a norm that counts wrongly is changed and never dropped, unless another one counts the same") {
   const std::string wrong = two_ranks(mean_step + R"(, { "name": "grad_norm", "op": "norm", "over": "dp" })");
   const CheckResult result = check_text(wrong);
   const diagnosis::RepairSearch search = diagnosis::find_repairs(result);
@@ -243,8 +243,9 @@ TEST_CASE("a norm that counts wrongly is changed and not dropped, unless another
   const std::vector<Repair> best = diagnosis::best_repairs(result, search, 3);
   REQUIRE(best.size() == 3);
   CHECK(one_line(best.front().edits.front()) == R"({ "set": "grad_norm", "count": "rank.dp == 0" })");
-  CHECK(one_line(best.back().edits.front()) == R"({ "drop": "grad_norm" })");
-  CHECK(best.back().reach <= best.front().reach);  // however much more is proved of it
+  CHECK(search.without_norm > 0);
+  CHECK_FALSE(has(search, R"({ "drop": "grad_norm" })"));
+  for (const Repair& repair : best) CHECK(repair.keeps_norms == true);
 
   const diagnosis::RepairSearch twice = diagnosis::find_repairs(check_text(two_ranks(
       mean_step + R"(, { "name": "grad_norm", "op": "norm" }, { "name": "grad_norm_again", "op": "norm" })")));
@@ -331,7 +332,7 @@ TEST_CASE("a search that ends early says what it left out") {
     CHECK((search.cut_off.empty() && search.limit == 0 && !search.not_tried.any()));
     all = budget.spent();
   }
-  const diagnosis::RepairSearch early = left_with(all / 4), late = left_with(all / 2);
+  const diagnosis::RepairSearch early = left_with(all / 8), late = left_with(all / 2);
   CHECK((!early.cut_off.empty() && !late.cut_off.empty()));
   CHECK((early.repairs.empty() && early.not_tried.pairs));
   // Where one edit does it, two together are not looked for.

@@ -94,6 +94,22 @@ TEST_CASE("of one layout, schedule or value it is said that it was tried, of mor
              "2 schedules were tried\n"));
 }
 
+TEST_CASE("schedules that match because a norm loses a gradient are counted, and are no repairs") {
+  report::RepairFindings findings = findings_with(tried(0, 0));
+  findings.tried = 9;
+  findings.found = 1;
+  CHECK_FALSE(says(printed_json(findings), "without_norm"));
+  findings.without_norm = 1;
+  CHECK(says(printed(findings),
+             "9 schedules were tried; 1 of them matches; 1 matches only as a norm or a clip loses a gradient\n"));
+  findings.without_norm = 2;
+  CHECK(says(printed(findings), "; 2 match only as a norm or a clip loses a gradient\n"));
+  CHECK(says(printed_json(findings), "\"without_norm\": 2"));
+  findings.repairs.clear();
+  findings.found = 0;
+  CHECK(says(printed(findings), "which; 2 match only as a norm or a clip loses a gradient\n"));
+}
+
 TEST_CASE("a repair that leaves a norm out says so, in JSON as in the text, and nothing where that is not known") {
   Repair repair = tried(0, 0);
   const std::string sentence = "; takes a gradient out of a norm or a clip\n";
