@@ -54,6 +54,7 @@ RepairOptions::Order order_of(const CheckResult& result, const FoundRepair& repa
           number(!is_restored(repair)),
           number(repair.repeats),
           number(repair.touches_right),
+          number(repair.alike + (repair.edits.front().kind == Candidate::Kind::insert ? 1 : 0)),
           number(!named),
           number(repair.distance),
           number(repair.sizes - repair.right_sizes),

@@ -41,6 +41,16 @@ Candidate for_all(const StepsTogether& steps, const Candidate& of_first) {
   return all;
 }
 
+/// Whether an edit of one step can be made of others that do the same to other parameters.
+bool is_for_all_alike(const Edit& edit) {
+  const auto is_own = [](std::string_view key) { return key == "params" || key == "root" || key == "name"; };
+  const auto none_is_own = [&](const std::vector<std::string_view>& keys) {
+    return std::none_of(keys.begin(), keys.end(), is_own);
+  };
+  return edit.action == Edit::Action::move || (edit.action == Edit::Action::set && edit.step.iteration.empty() &&
+                                               none_is_own(edit.values.keys) && none_is_own(edit.removed));
+}
+
 /// Of two steps of one op of which one takes what the other leaves out ("tag:norm" and "!tag:norm"), what changes
 /// hands.
 void add_changes_of_hands(const ListedStep& a, const ListedStep& b, std::vector<Candidate>& candidates) {
@@ -86,17 +96,22 @@ std::optional<Candidate> merged_into(const ListedStep& one, const ListedStep& ot
 std::vector<Candidate> edits_together(const std::vector<Step>& steps, const std::vector<Candidate>& singles) {
   const std::vector<ListedStep> list = listed_steps(steps);
   std::vector<Candidate> candidates;
-  for (const StepsTogether& together : steps_together(list)) {
-    const auto is_one = [&](const std::string& name) {
-      return std::any_of(together.begin(), together.end(),
-                         [&](const ListedStep* step) { return step->name() == name; });
-    };
-    for (const Candidate& single : singles) {
-      if (single.step != together.front()->name()) continue;
-      const bool moves = single.edit.action == Edit::Action::move && !is_one(single.edit.beside.name);
-      if (moves || sets_what_is_common(single.edit)) candidates.push_back(for_all(together, single));
+  const auto add = [&](const std::vector<StepsTogether>& groups, bool (*is_common)(const Edit&)) {
+    for (const StepsTogether& together : groups) {
+      const auto is_one = [&](const std::string& name) {
+        return std::any_of(together.begin(), together.end(),
+                           [&](const ListedStep* step) { return step->name() == name; });
+      };
+      for (const Candidate& single : singles) {
+        if (single.step != together.front()->name()) continue;
+        const bool moves = single.edit.action == Edit::Action::move;
+        if (moves ? !is_one(single.edit.beside.name) : is_common(single.edit))
+          candidates.push_back(for_all(together, single));
+      }
     }
-  }
+  };
+  add(steps_together(list), sets_what_is_common);
+  add(steps_alike(list), is_for_all_alike);
   add_merges(list, candidates);
   for (std::size_t at = 1; at < list.size(); ++at) add_changes_of_hands(list[at - 1], list[at], candidates);
   return candidates;

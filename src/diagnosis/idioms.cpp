@@ -158,6 +158,15 @@ bool Idioms::repeats(const std::vector<Candidate>& edits) const {
   });
 }
 
+int Idioms::alike(const std::vector<Candidate>& edits) const {
+  const ListedStep* first = find_listed(list_, edits.front().step);
+  return static_cast<int>(std::count_if(edits.begin(), edits.end(), [&](const Candidate& edit) {
+    const ListedStep* step = find_listed(list_, edit.step);
+    return edit.is_with_previous && edit.edit.action == edits.front().edit.action && first != nullptr &&
+           step != nullptr && step->op() == first->op();
+  }));
+}
+
 bool Idioms::leaves_loop(const std::vector<Candidate>& edits) const {
   return std::any_of(edits.begin(), edits.end(), [&](const Candidate& edit) {
     if (edit.edit.action != Edit::Action::move) return false;

@@ -28,6 +28,8 @@ class Idioms {
   bool drops_meeting(const std::vector<Candidate>& edits) const;
   /// Adds a second reduction over the groups of one that acts on all that the new one is for.
   bool repeats(const std::vector<Candidate>& edits) const;
+  /// So many steps are changed with the first, which is of their op: each of them is a place more that is wrong.
+  int alike(const std::vector<Candidate>& edits) const;
   /// Moves a step into an `each`, out of it or into another.
   bool leaves_loop(const std::vector<Candidate>& edits) const;
   /// Adds the sum of what each rank's backward of one micro-batch has a share of, in the buffer of that.

@@ -74,6 +74,12 @@ std::string move_words(const std::vector<ListedStep>& steps, const Edit& edit, c
   // It stands there already, and the other one moves by an edit of its own.
   if (target != nullptr && own != nullptr && own->each == target->each && own - target == (edit.after ? 1 : -1))
     return fmt::format("belongs {} {}, which has to move as well", where, other);
+  if (own != nullptr && own->each == other) {
+    if (own->step->when) return fmt::format("runs within {} and should run {} it", other, where);
+    return fmt::format("runs in every micro-batch and should run once, {} {}", where, other);
+  }
+  if (own != nullptr && target != nullptr && own->each.empty() && !target->each.empty())
+    return fmt::format("runs once and should run in every micro-batch, {} {}", where, other);
   return fmt::format("comes too {}: it belongs {} {}", target > own ? "early" : "late", where, other);
 }
 

@@ -125,8 +125,8 @@ std::optional<OracleAnswer> SearchForRepairs::judge(const std::vector<const Cand
     if (seen->second == no_repair || !space_.says_the_same_in_the_file(edits, *steps)) return std::nullopt;
     FoundRepair& same = found_.repairs[seen->second];
     FoundRepair other = repair_of(edits, same.added_bytes, same.other_owners);
-    if (std::tuple(!is_wanted(other), ranks_before(same, other)) <
-        std::tuple(!is_wanted(same), !ranks_before(same, other)))
+    if (std::tuple(other.alike, !is_wanted(other), ranks_before(same, other)) <
+        std::tuple(same.alike, !is_wanted(same), !ranks_before(same, other)))
       same = std::move(other);
     return std::nullopt;
   }
@@ -165,6 +165,7 @@ FoundRepair SearchForRepairs::repair_of(const std::vector<const Candidate*>& edi
   repair.moves_only_backward = idioms.moves_only_backward(repair.edits);
   repair.repeats = idioms.repeats(repair.edits);
   repair.place = idioms.place(repair.edits);
+  repair.alike = is_restored(repair) ? 0 : idioms.alike(repair.edits);
   repair.leaves_loop = idioms.leaves_loop(repair.edits);
   repair.acts_elsewhere = space_.acts_elsewhere(repair.edits.front());
   repair.factor_place = idioms.factor_place(repair.edits);

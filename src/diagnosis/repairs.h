@@ -28,6 +28,7 @@ struct FoundRepair {
   bool leaves_loop = false;                           ///< a step that it moves goes into an `each` or out of it
   bool acts_elsewhere = false;                        ///< the first step that it changes acts on nothing that is wrong
   bool looked_for_idle = false, leaves_idle = false;  ///< whether it makes a step do nothing that did something
+  int alike = 0;               ///< steps that it changes beside the first as it changes that one (step_list.h)
   std::size_t said_again = 0;  ///< so many edits, the last ones, drop what is said without them as well
   bool is_alike = false;       ///< another one of its kind stands before it
   bool touches_right = false;  ///< a step that it changes or adds acts on parameters that are right

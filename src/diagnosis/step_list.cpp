@@ -15,6 +15,9 @@ namespace {
 /// What steps that belong together have in common.
 constexpr std::array<std::string_view, 4> keys_together = {"params", "when", "only", "buffer"};
 
+/// What of steps that do the same is each one's own.
+constexpr std::array<std::string_view, 3> keys_of_each = {"name", "params", "root"};
+
 void append(const std::vector<Step>& steps, const std::string& each, std::vector<ListedStep>& list) {
   for (std::size_t at = 0; at < steps.size(); ++at) {
     list.push_back(
@@ -58,6 +61,30 @@ std::vector<std::vector<const ListedStep*>> steps_together(const std::vector<Lis
     if (fits) run.push_back(&one);
   }
   end();
+  return found;
+}
+
+std::vector<std::vector<const ListedStep*>> steps_alike(const std::vector<ListedStep>& list) {
+  const auto same = [](const ListedStep& a, const ListedStep& b) {
+    return a.op() == b.op() && a.each == b.each &&
+           std::all_of(scenario::step_keys().begin(), scenario::step_keys().end(), [&](const scenario::StepKey& key) {
+             return std::find(keys_of_each.begin(), keys_of_each.end(), key.name) != keys_of_each.end() ||
+                    key.same(*a.step, *b.step);
+           });
+  };
+  std::vector<std::vector<const ListedStep*>> found;
+  for (const ListedStep& one : list) {
+    if (one.name().empty() || !operation(one.op()).collective) continue;
+    const auto group = std::find_if(found.begin(), found.end(), [&](const std::vector<const ListedStep*>& other) {
+      return same(*other.front(), one);
+    });
+    if (group == found.end()) {
+      found.push_back({&one});
+    } else {
+      group->push_back(&one);
+    }
+  }
+  std::erase_if(found, [](const std::vector<const ListedStep*>& group) { return group.size() < 2; });
   return found;
 }
 

@@ -27,6 +27,10 @@ const ListedStep* find_listed(const std::vector<ListedStep>& list, const std::st
 /// micro-batches and buffer. Two or more each, in order.
 std::vector<std::vector<const ListedStep*>> steps_together(const std::vector<ListedStep>& list);
 
+/// Steps of one op in one list that do the same to other parameters, or with another root: those of two owners, say.
+/// Two or more each, in order.
+std::vector<std::vector<const ListedStep*>> steps_alike(const std::vector<ListedStep>& list);
+
 /// Whether a buffer holds anything of a parameter: that of the optimizer does, another one where a backward with the
 /// parameter's uses writes it, or a step that adds another buffer or what is left over.
 bool is_written(const std::vector<ListedStep>& list, const std::string& buffer, const std::string& result,

@@ -137,7 +137,7 @@ TEST_CASE("what is wrong with a step is said of what its edit does") {
               "belongs before mean, which has to move as well; ");
   // Beside it in the list of all steps, and in another list of the file.
   check_blame(of(twice, "twice", R"({ "move": "twice", "after": "backward" })"), "twice",
-              "comes too late: it belongs after backward; ");
+              "runs once and should run in every micro-batch, after backward; ");
   check_blame(of(twice, "backward", R"({ "drop": "backward[0]" })"), "backward",
               "runs in micro-batch [0] as well and should not; ");
   check_blame(of(twice, "twice", R"({ "set": "twice", "by": "1", "params": null })"), "twice",
@@ -145,4 +145,20 @@ TEST_CASE("what is wrong with a step is said of what its edit does") {
   check_blame(of(twice, "mean", R"({ "insert": { "name": "half", "op": "scale", "by": "1/2" }, "after": "mean" })"),
               "mean", "needs a scale after it: nothing multiplies the gradients by 1/2; ");
   check_blame(of(twice, "gone", R"({ "drop": "twice" })"), "gone", "is at fault; ");
+}
+
+TEST_CASE("a step in the micro-batches that belongs behind them is not said to come too late") {
+  const auto why = [](const std::string& step) {
+    const CheckResult result = check_text(
+        R"J({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "parameters": [ { "name": "a", "shape": [4] } ] },
+              "batch": { "micro_batches": 3 }, "schedule": { "steps": [
+                { "name": "micro_batches", "op": "each", "steps": [
+                  { "name": "backward", "op": "backward", "by": "1 / sum(tokens, dp, micro_batch)" }, )J" +
+        step + " ] } ] } }");
+    REQUIRE(result.blame.size() == 1);
+    return result.blame.front().why;
+  };
+  const std::string sum = R"({ "name": "sum", "op": "all_reduce", "over": "dp")";
+  CHECK(why(sum + " }").starts_with("runs in every micro-batch and should run once, after micro_batches; "));
+  CHECK(why(sum + R"(, "when": "micro_batch != 1" })").find("too late") == std::string::npos);
 }

@@ -225,6 +225,20 @@ TEST_CASE("a step in one iteration is moved out of the loop, however the file pu
   CHECK(has(moved, R"({ "set": "sum", "when": null }{ "move": "sum", "after": "backward[last]" })"));
 }
 
+TEST_CASE("steps that do the same to other parameters get one edit each, before a step is added") {
+  const std::string text =
+      scenario_text(R"({ "dp": 2 })", R"([ { "name": "a", "shape": [4] }, { "name": "b", "shape": [4] } ])",
+                    R"J([ { "name": "micro_batches", "op": "each", "steps": [
+              { "name": "backward", "op": "backward", "by": "dp / sum(tokens, dp, micro_batch)" },
+              { "name": "first", "op": "reduce", "over": "dp", "root": 0, "params": ["a"], "reduce": "avg" },
+              { "name": "second", "op": "reduce", "over": "dp", "root": 1, "params": ["b"], "reduce": "avg" } ] } ])J");
+  const CheckResult result = check_text(with_batch(text, R"({ "micro_batches": 3 })"));
+  CHECK(lines_of(diagnosis::find_repairs(result)).front() ==
+        R"({ "move": "first", "after": "micro_batches" }{ "move": "second", "after": "first" })");
+  REQUIRE(result.blame.size() == 2);
+  CHECK(result.blame.back().step == "second");
+}
+
 TEST_CASE("a loss whose mean is over two data axes is normalized by both") {
   const std::string text = scenario_text(
       R"({ "dp": 2, "cp": 2 })", R"([ { "name": "w", "shape": [8] } ])",
