@@ -70,10 +70,10 @@ struct Scenario {
   std::optional<Preset> preset;              ///< none where the scenario lists its parameters
   /// Only where it was read for open sizes: the conditions on sizes by which the framework file came to these steps and
   /// this loss, as expressions of nothing else. At other sizes at which they come out alike it comes to the same.
-  std::set<std::string> decided_conditions;
+  Expressions decided_conditions;
   /// Only where it was read for open sizes: the conditions of rules of its framework and its model, as expressions of
   /// sizes, that hold at other sizes and refuse these.
-  std::map<std::string, std::string> rules;
+  TextsOfExpressions rules;
 };
 
 /// Reads a scenario. Throws InputError with every mistake of the file.

@@ -17,9 +17,9 @@ class KnownModels;
 /// Sizes that a scenario does not allow. `rules` are the conditions of files that refused, as expressions of nothing
 /// but sizes, each with what the rule says; none where something else did.
 struct RefusedSizes : InputError {
-  RefusedSizes(std::vector<Diagnostic> diagnostics, std::map<std::string, std::string> the_rules)
+  RefusedSizes(std::vector<Diagnostic> diagnostics, TextsOfExpressions the_rules)
       : InputError(std::move(diagnostics)), rules(std::move(the_rules)) {}
-  std::map<std::string, std::string> rules;
+  TextsOfExpressions rules;
 };
 
 /// read_scenario() for a reader to whom the layout's sizes are one example of many: where a framework derives a number

@@ -46,7 +46,7 @@ def check_conditions(case, program, least, most, counts):
     for number, level in enumerate(program.levels):
         size = next((name for name in sorted(level.axes) if name in least), level.size)
         axes[str(number)] = axis(("rank", "contributor"), size)
-    reader = Reader(program, axes, {}, least, most)
+    reader = Reader(program, axes, {}, least, most, case.get("let"))
     for condition in case["conditions"]:
         counts.conditions += 1
         try:

@@ -29,7 +29,7 @@ Json with_sizes(const Json& document, const std::vector<std::pair<std::string, i
 /// All that a proof takes from a scenario, or what refuses it.
 struct Found {
   std::string refused;
-  std::map<std::string, std::string> refusing;
+  TextsOfExpressions refusing;
   std::optional<Scenario> scenario;
 };
 

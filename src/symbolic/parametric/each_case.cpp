@@ -51,7 +51,7 @@ std::string why_refused(const OpenSizes& open, const Sizes& sizes) {
 
 /// The text without its numbers: such conditions differ in what they compare with.
 std::string without_values(const Expression::Node& condition) {
-  std::string text = expression::print(condition);
+  std::string text = expression::shown(condition);
   std::erase_if(text, [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
   return text;
 }
@@ -148,8 +148,7 @@ class CaseSearch {
   /// Of sizes that rules refuse in part those that are left may be allowed.
   bool cut_by_rule(const CaseSizes& sizes) {
     for (const Layouts* layouts : open_.of) {
-      const std::map<std::string, RefusingRule> rules = layouts->refusing();
-      for (const auto& [text, rule] : rules) {
+      for (const RefusingRule& rule : layouts->refusing()) {
         if (cut(sizes, rule.condition.tree())) return true;
       }
     }

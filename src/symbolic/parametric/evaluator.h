@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/expression.h"
+#include "src/expression/node.h"
 #include "src/symbolic/parametric/size_ranges.h"
 #include "src/symbolic/parametric/world.h"
 
@@ -73,6 +74,7 @@ class Evaluator {
     int value = 0;  ///< polynomial, or diagram of a condition
   };
   Value evaluate(const Node& node, const EvaluationContext& context);
+  Value evaluate_anew(const Node& node, const EvaluationContext& context);
   int number(const Node& node, const EvaluationContext& context);
   int condition(const Node& node, const EvaluationContext& context);
   Value named(const Node& node, const EvaluationContext& context);
@@ -87,10 +89,11 @@ class Evaluator {
 
   World& world_;
   Diagrams& diagrams_;
+  expression::OncePerNode<Value> known_;  // of the expression that is evaluated
 };
 
 /// Throws OutOfReach where one of these conditions on sizes comes out one way at some of the sizes that are open, and
 /// the other way at others.
-void require_decided(const std::set<std::string>& conditions, World& world);
+void require_decided(const Expressions& conditions, World& world);
 
 }  // namespace lockstep::parametric

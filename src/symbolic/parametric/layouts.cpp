@@ -25,21 +25,16 @@ constexpr int larger[] = {12, 16};
 constexpr std::size_t enough = 6;
 
 /// Whole numbers in an expression, but for those that no size is compared with.
-void add_numbers(const Expression::Node& node, std::set<int>& numbers) {
+std::set<int> numbers_in(const Expression& expression) {
   constexpr int most = 1 << 20;
-  if (const auto* number = std::get_if<Rational>(&node.value); node.kind == Expression::Node::Kind::value && number) {
-    const std::optional<std::int64_t> whole = number->to_int64();
+  std::set<int> numbers;
+  expression::any_node(expression.tree(), [&](const Expression::Node& node) {
+    const auto* number = node.kind == Expression::Node::Kind::value ? std::get_if<Rational>(&node.value) : nullptr;
+    const std::optional<std::int64_t> whole = number != nullptr ? number->to_int64() : std::nullopt;
     if (whole && *whole > 0 && *whole < most) numbers.insert(static_cast<int>(*whole));
-  }
-  for (const auto& child : node.children) add_numbers(*child, numbers);
-}
-
-RefusingRule refusing_rule(const std::string& text, const std::string& why) {
-  const Expression condition = Expression::parse(text);
-  RefusingRule result{condition, why, {}, {}};
-  result.names = condition.names();
-  add_numbers(condition.tree(), result.numbers);
-  return result;
+    return false;
+  });
+  return numbers;
 }
 
 }  // namespace
@@ -197,10 +192,26 @@ std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::Known
   return nullptr;
 }
 
-void Layouts::add_rules(const std::map<std::string, std::string>& rules, std::map<std::string, RefusingRule>& known) {
+void Layouts::add_rules(const TextsOfExpressions& rules, RefusingRules& known) {
   for (const auto& [rule, why] : rules) {
-    if (!known.contains(rule)) known.emplace(rule, refusing_rule(rule, why));
+    if (known.contains(rule)) continue;
+    known.emplace(rule, RefusingRule{rule, expression::shown(rule.tree()), why, rule.names(), numbers_in(rule)});
   }
+}
+
+std::vector<RefusingRule> Layouts::by_text(const RefusingRules& rules) {
+  std::vector<RefusingRule> result;
+  result.reserve(rules.size());
+  for (const auto& [condition, rule] : rules) result.push_back(rule);
+  std::stable_sort(result.begin(), result.end(),
+                   [](const RefusingRule& a, const RefusingRule& b) { return a.text < b.text; });
+  return result;
+}
+
+std::vector<RefusingRule> Layouts::all_rules() const {
+  RefusingRules all = rules_;
+  all.insert(other_rules_.begin(), other_rules_.end());
+  return by_text(all);
 }
 
 /// The file's own sizes are large where the scenario is; 1 or 2 tells as much.
@@ -418,7 +429,7 @@ void Layouts::add_rule_of_expert_mesh() {
     ranks += fmt::format("{}{}", ranks.empty() ? "" : " * ", name_of(axis));
   }
   if (ranks.empty()) return;
-  add_rules({{fmt::format("floor({0} / {1}) != {0} / {1}", ranks, given),
+  add_rules({{Expression::parse(fmt::format("floor({0} / {1}) != {0} / {1}", ranks, given)),
               fmt::format("the expert mesh needs etp * ep = {} * {} to divide the ranks of a stage", file_layout_.etp,
                           file_layout_.ep)}},
             rules_);

@@ -59,8 +59,8 @@ struct Prover::State {
     proof.refused = layouts.refused();
     proof.refused_beside = layouts.refused_beside();
     proof.refused_together = layouts.refused_together();
-    proof.rules = layouts.unlisted_rules();
     proof.limits = layouts.limits();
+    proof.rules = layouts.unlisted_rules(proof.limits);
     proof.kept = layouts.kept();
     proof.cases = static_cast<int>(cases.size());
     for (const Case& one : cases) {
