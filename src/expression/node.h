@@ -85,17 +85,16 @@ class OncePerNode {
   template <typename Find>
   Value operator()(const Node& node, const Find& find) {
     if (node.places <= few_places) return find();
-    if (const auto known = known_.find(&node); known != known_.end()) return known->second;
+    if (known_ == nullptr) known_ = std::make_unique<std::unordered_map<const Node*, Value>>();
+    if (const auto known = known_->find(&node); known != known_->end()) return known->second;
     Value value = find();
-    known_.emplace(&node, value);
+    known_->emplace(&node, value);
     return value;
   }
-  void forget() {
-    if (!known_.empty()) known_.clear();
-  }
+  void forget() { known_.reset(); }
 
  private:
-  std::unordered_map<const Node*, Value> known_;
+  std::unique_ptr<std::unordered_map<const Node*, Value>> known_;  // for few trees one is made
 };
 
 /// Whether it is true of a node of the tree.

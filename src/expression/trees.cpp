@@ -30,11 +30,13 @@ class Comparison {
     if (&a == &b) return 0;
     if (const int found = of_the_nodes(a, b)) return found;
     if (a.children.empty()) return 0;
-    if (a.places > few_places && equal_.count({&a, &b}) > 0) return 0;
+    const bool is_large = a.places > few_places;
+    if (is_large && equal_ == nullptr) equal_ = std::make_unique<Pairs>();
+    if (is_large && equal_->count({&a, &b}) > 0) return 0;
     for (std::size_t i = 0; i < a.children.size(); ++i) {
       if (const int found = (*this)(*a.children[i], *b.children[i])) return found;
     }
-    if (a.places > few_places) equal_.emplace(&a, &b);
+    if (is_large) equal_->emplace(&a, &b);
     return 0;
   }
 
@@ -53,7 +55,8 @@ class Comparison {
     return order(a.all_micro_batches ? 1 : 0, b.all_micro_batches ? 1 : 0);
   }
 
-  std::unordered_set<std::pair<const Node*, const Node*>, PairHash> equal_;
+  using Pairs = std::unordered_set<std::pair<const Node*, const Node*>, PairHash>;
+  std::unique_ptr<Pairs> equal_;  // for few trees one is made
 };
 
 }  // namespace

@@ -89,6 +89,20 @@ def test_a_rule_refuses_the_same_sizes(run, tmp_path):
         assert status == (2 if dp == 3 or dp >= 9 else 0)
 
 
+@pytest.mark.parametrize("first", ["dp", "floor(dp / 8) + 1", "dp + 1"])
+def test_squares_of_squares_end_soon(run, tmp_path, first):
+    """Of one, or at one size: others have more digits than a number may have, and are refused."""
+    write(tmp_path, chain(first, "@ * @"), [{"name": "twice", "op": "scale", "when": "a40 < 1", "by": "2"}])
+    document = json.loads((tmp_path / "case.json").read_text())
+    (tmp_path / "case.json").write_text(json.dumps({**document, "layout": {"dp": 1}}))
+    begin = time.monotonic()
+    said = run("prove", "case.json").stdout
+    assert time.monotonic() - begin < SECONDS
+    assert "wrong" not in said
+    for dp in (1, 2, 7, 8):
+        assert run("check", "case.json", "-q", "--set", f"dp={dp}").returncode in (0, 2)
+
+
 def test_one_that_is_not_decided_says_why_in_few_words(run, tmp_path):
     write(tmp_path, chain("floor(dp / 3) + dp / 7", "@ + @"), [{"name": "twice", "op": "scale", "when": f"floor(a40 / {TIMES}) == 11", "by": "2"}])
     proof = proof_of(run)
