@@ -196,19 +196,20 @@ Expression Template::with_names(const Expression& written) const {
 }
 
 void Template::require_walkable(const Expression& plain, const Expression& written, const Place& place) const {
-  if (plain.tree().depth > expression::depth_limit) throw out_of_reach(written, place, "is an expression too deep");
+  const auto is_too_deep = [](const Expression& some) { return some.tree().depth > expression::depth_limit; };
+  if (is_too_deep(plain)) throw out_of_reach(written, place, "is an expression too deep", is_too_deep);
 }
 
-OverBudget Template::out_of_reach(const Expression& written, const Place& place, const std::string& why) const {
+OverBudget Template::out_of_reach(const Expression& written, const Place& place, const std::string& why,
+                                  const std::function<bool(const Expression&)>& is_so) const {
   std::string what = fmt::format("the expression \"{}\"", expression::shown(written.tree()));
   Place at = place;
-  std::uint32_t most = 0;
   for (const std::string& name : written.names()) {
     const auto found = derived_.find(name);
-    if (found == derived_.end() || found->second.tree().places <= most) continue;
-    most = found->second.tree().places;
+    if (found == derived_.end() || !is_so(found->second)) continue;
     what = fmt::format("the name \"{}\" in \"let\"", name);
     at = places_.at(name);
+    break;
   }
   const std::string file = at.source == nullptr ? "" : fmt::format(" ({}:{})", at.source->name, line_column(at).line);
   return OverBudget(fmt::format("{}{} {}, written out in sizes", what, file, why));
@@ -352,8 +353,8 @@ Json Template::substitute(const Json& value) {
   if (plain->tree().kind == Expression::Node::Kind::value) return json_of(plain->tree().value, value.place());
   if (auto text = expression::print(plain->tree(), expression::longest_text))
     return Json::string(*std::move(text), value.place());
-  const Expression* written = parse(value);
-  throw out_of_reach(*written, value.place(), fmt::format("has more than {} characters", expression::longest_text));
+  throw out_of_reach(*parse(value), value.place(), fmt::format("has more than {} characters", expression::longest_text),
+                     [](const Expression& some) { return !expression::print(some.tree(), expression::longest_text); });
 }
 
 void Template::apply_rules(const Json& rules, const std::function<Place(const std::set<std::string>&)>& place_of) {

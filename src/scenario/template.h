@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -109,8 +110,11 @@ class Template {
   /// Throws OverBudget where `plain`, which is what is `written` at a place, is deeper than any that is parsed:
   /// whatever walks it goes as deep.
   void require_walkable(const Expression& plain, const Expression& written, const Place& place) const;
-  /// What is said of an expression that has no end as a text, or as a tree: of the name in it that is to blame.
-  OverBudget out_of_reach(const Expression& written, const Place& place, const std::string& why) const;
+  /// What is said of an expression that is too long as a text, or too deep: of the first name in it of which that
+  /// `is_so` by itself, if there is one.
+  OverBudget out_of_reach(const Expression& written, const Place& place, const std::string& why,
+                          const std::function<bool(const Expression&)>& is_so) const;
+
   Environment environment_;
   Diagnostics& diagnostics_;
   std::map<std::string, ExpressionValue, std::less<>> names_;

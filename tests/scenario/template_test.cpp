@@ -144,6 +144,14 @@ TEST_CASE("what must be written as text, and what is too deep, is undecided with
     CHECK(std::string(over.what()) ==
           "the name \"a40\" in \"let\" (ours.jsonc:1) has more than 10000 characters, written out in sizes");
   }
+  // Of which none is too long by itself.
+  try {
+    kept.values->substitute(Json::string("a9 + a9 + a9"));
+    FAIL("a text of 3 * 2^9 sums was written");
+  } catch (const OverBudget& over) {
+    CHECK(std::string(over.what()) ==
+          "the expression \"a9 + a9 + a9\" has more than 10000 characters, written out in sizes");
+  }
   Kept deep(2);
   try {
     deep.let(chain("dp + 1", "1 + @", 1100));
