@@ -11,17 +11,9 @@
 
 #include "lockstep/parametric.h"
 #include "lockstep/scenario.h"
+#include "lockstep/sizes.h"
 
 namespace lockstep {
-
-/// Sizes of one layout that a proof speaks of.
-struct Sizes {
-  std::map<Axis, int> axes;          ///< tp, cp, sp, dp (or dp_shard and dp_replicate), pp: those that are open
-  std::optional<int> micro_batches;  ///< none: as the scenario has them
-  auto operator<=>(const Sizes&) const = default;
-};
-/// "dp 2, pp 4, 3 micro-batches"
-std::string describe(const Sizes& sizes);
 
 /// What was found out about a scenario for every size at once.
 struct Proof {
@@ -104,9 +96,9 @@ class Prover {
     enum class Open { all, named };
     Open open = Open::all;
     std::set<Axis> also_open;  ///< axes that are open as though the layout named them; some of the others may be "any"
-    /// Reads the scenario's document after its sizes were changed; throws InputError where it is refused. Null: as a
-    /// file of its own. What it returns must stay as it is as long as the prover lives.
-    std::function<Scenario(const Json& document)> read = nullptr;
+    /// Reads the scenario at sizes; throws InputError where they are refused. Null: as a file of its own. What it
+    /// returns must stay as it is as long as the prover lives.
+    std::function<Scenario(const Sizes& sizes)> read = nullptr;
     std::set<Axis> fixed;              ///< axes that stay as the scenario has them
     bool fixed_micro_batches = false;  ///< so does the number of micro-batches
     int budget = 1;                    ///< how many times the usual work and memory it may take

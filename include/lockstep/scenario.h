@@ -13,6 +13,7 @@
 #include "lockstep/edit.h"
 #include "lockstep/json.h"
 #include "lockstep/schedule.h"
+#include "lockstep/sizes.h"
 
 namespace lockstep {
 
@@ -81,6 +82,9 @@ Scenario read_scenario(const std::shared_ptr<const Source>& source);
 /// The same of a document, perhaps changed since it was read: as if `file` said it, in whose folder the frameworks and
 /// models that it names are. Mistakes have the places that its values have.
 Scenario read_scenario(const Json& document, const std::string& file);
+/// The same at other sizes than it has, without what it expects at its own. Mistakes keep their places, and what is
+/// read has a `document` with these sizes.
+Scenario read_scenario(const Json& document, const std::string& file, const Sizes& sizes);
 /// The path that stands for standard input, and what messages and reports call it. A file of that name is "./<stdin>".
 inline constexpr std::string_view standard_input_name = "<stdin>";
 /// How a command line names the file: "-" for standard input, quoted, on one line, where a shell would take it apart.

@@ -291,9 +291,8 @@ class Run {
   /// Whether a counterexample of an edited schedule is one: the schedule without the edit is right there.
   bool is_kill(const Proof::Counterexample& example, Mutant& mutant) const {
     if (!base_.right) {
-      Json document = example.document;
-      document.set("schedule", *scenario_.document.find("schedule"));
-      if (engines_.symbolic(*read_scenario(document, scenario_.file).schedule) != Verdict::match) return false;
+      const Scenario right = read_scenario(scenario_.document, scenario_.file, example.sizes);
+      if (engines_.symbolic(*right.schedule) != Verdict::match) return false;
     }
     const Verdict verdict = engines_.symbolic(*read_scenario(example.document, scenario_.file).schedule);
     if (verdict == Verdict::match)

@@ -174,14 +174,14 @@ void SearchSpace::find_values() {
 std::optional<std::vector<Step>> SearchSpace::unedited_steps() const {
   const Json* schedule = result_.scenario->document.find("schedule");
   if (schedule->find("edits") == nullptr) return {};
-  Json document = at_sizes(result_.scenario->document, sizes_);
-  Json plain = *schedule;
+  Json document = result_.scenario->document, plain = *schedule;
   plain.remove("edits");
   document.set("schedule", plain);
+  const Sizes sizes = sizes_of(*result_.scenario, sizes_);
   try {
-    std::vector<Step> right = read_scenario(document, result_.scenario->file).schedule->steps;
+    std::vector<Step> right = read_scenario(document, result_.scenario->file, sizes).schedule->steps;
     if (schedule->find("framework") != nullptr) {
-      const Scenario open = scenario::read_scenario_of_open_sizes(document, result_.scenario->file);
+      const Scenario open = scenario::read_scenario_of_open_sizes(document, result_.scenario->file, sizes);
       say_for_all_sizes(right, listed_steps(open.schedule->steps), listed_steps(steps().steps()));
     }
     return right;
@@ -279,8 +279,9 @@ bool SearchSpace::says_the_same_in_the_file(const std::vector<const Candidate*>&
   std::vector<Edit> list;
   for (const Edit* edit : edits_of(edits)) list.push_back(*edit);
   try {
-    const Json document = scenario::with_edits(at_sizes(result_.scenario->document, sizes_), list);
-    return read_scenario(document, result_.scenario->file).schedule->steps == steps;
+    const Json document = scenario::with_edits(result_.scenario->document, list);
+    const Sizes sizes = sizes_of(*result_.scenario, sizes_);
+    return read_scenario(document, result_.scenario->file, sizes).schedule->steps == steps;
   } catch (const InputError&) {
     return false;
   }

@@ -63,20 +63,15 @@ std::string why_undecided(const Proof& proof) {
 /// The scenario with "any" for each axis that the file has above 1; nothing where there is none, or where a file of
 /// this kind cannot have it.
 std::optional<Scenario> with_any(const Scenario& scenario) {
-  Json document = scenario.document;
-  const Json* written = document.find("layout");
-  if (written == nullptr) return std::nullopt;
-  Json layout = *written;
-  bool any = false;
-  for (const Json::Member& member : written->members()) {
-    if (!member.value.is_number() || member.value.text() == "1") continue;
-    layout.set(member.key, Json::string("any"));
-    any = true;
+  Sizes sizes;
+  const Json* layout = scenario.document.find("layout");
+  for (const Json::Member& member : layout != nullptr ? layout->members() : std::vector<Json::Member>()) {
+    const std::optional<Axis> axis = axis_named(member.key);
+    if (axis && member.value.is_number() && member.value.text() != "1") sizes.any.push_back(*axis);
   }
-  if (!any) return std::nullopt;
-  document.set("layout", layout);
+  if (sizes.any.empty()) return std::nullopt;
   try {
-    return read_scenario(document, scenario.file);
+    return read_scenario(scenario.document, scenario.file, sizes);
   } catch (const InputError&) {
     return std::nullopt;
   }

@@ -10,6 +10,7 @@
 
 #include "src/base/budget.h"
 #include "src/base/utf8.h"
+#include "src/scenario/at_sizes.h"
 #include "src/scenario/changed_keys.h"
 #include "src/scenario/checks.h"
 #include "src/scenario/edit_mistakes.h"
@@ -36,8 +37,10 @@ std::string name_of_file(const std::string& file) {
 /// depends on it unread, so that every mistake is reported once.
 class ScenarioReader {
  public:
-  explicit ScenarioReader(std::string file, bool keep_sizes = false, scenario::KnownModels* known = nullptr)
+  explicit ScenarioReader(std::string file, std::optional<Sizes> sizes = {}, bool keep_sizes = false,
+                          scenario::KnownModels* known = nullptr)
       : file_(std::move(file)), known_models_(known) {
+    reading_.sizes = std::move(sizes);
     reading_.keep_sizes = keep_sizes;
     reading_.folder = std::filesystem::path(file_).parent_path();
   }
@@ -53,6 +56,7 @@ class ScenarioReader {
     Scenario scenario;
     scenario.file = file_;
     scenario.document = document;
+    if (reading_.sizes) scenario.document.remove("expect");  // which is for its own sizes
     refuse_other_files(scenario.document);
     const scenario::Fields fields(scenario.document, scenario::Object::scenario, "", "at the top level of the scenario",
                                   reading_.diagnostics);
@@ -81,6 +85,7 @@ class ScenarioReader {
     scenario.rules = reading_.rules;
     scenario.resolved =
         resolved(scenario.document, layout, scenario::batch_after_edits(batch, reading_), parameters, steps);
+    if (reading_.sizes) scenario.document = scenario::document_at(document, *reading_.sizes);
     return scenario;
   }
 
@@ -161,15 +166,14 @@ class ScenarioReader {
   }
 
   Json read_layout_part(const Json* written) {
-    const Json empty = Json::object();
-    Json layout = written != nullptr ? *written : empty;
+    Json layout = scenario::layout_at(written, reading_.sizes.value_or(Sizes()));
     if (framework_) layout = framework_->with_layout_defaults(layout, reading_);
     scenario::read_layout(layout, reading_);
     return layout;
   }
 
   Json read_batch_part(const Json* written) {
-    Json batch = written != nullptr ? *written : Json::object();
+    Json batch = scenario::batch_at(written, reading_.sizes.value_or(Sizes()));
     if (framework_) batch = framework_->with_batch_defaults(framework_->with_options(batch, reading_), reading_);
     scenario::read_batch(batch, reading_);
     return batch;
@@ -375,6 +379,10 @@ Scenario read_scenario(const std::shared_ptr<const Source>& source) {
 
 Scenario read_scenario(const Json& document, const std::string& file) { return ScenarioReader(file).read(document); }
 
+Scenario read_scenario(const Json& document, const std::string& file, const Sizes& sizes) {
+  return ScenarioReader(file, sizes).read(document);
+}
+
 namespace scenario {
 
 bool has_any_micro_batches(const Scenario& scenario) {
@@ -401,8 +409,9 @@ bool has_one_value_at_all_sizes(const Scenario& scenario, std::string_view key) 
   return of_framework == nullptr || is_plain(*of_framework);
 }
 
-Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file, KnownModels* known) {
-  return ScenarioReader(file, true, known).read(document);
+Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file, const Sizes& sizes,
+                                     KnownModels* known) {
+  return ScenarioReader(file, sizes, true, known).read(document);
 }
 
 }  // namespace scenario

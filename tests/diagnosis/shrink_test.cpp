@@ -83,11 +83,11 @@ TEST_CASE("a file at other sizes has them in every optimizer step, and expects n
   CHECK(diagnosis::read_at(*file, {})->schedule->batch.micro_batch_counts == std::vector<int>{4, 3});
   CHECK(diagnosis::read_at(*file, {{{"dp", 3}}, 0})->schedule->batch.micro_batch_counts == std::vector<int>{4, 3});
   CHECK(diagnosis::read_at(*file, {{{"dp", 0}}, 0}) == nullptr);
-  const Json expecting = read_scenario(std::make_shared<const Source>(Source{
-                                           "test.json", two_ranks(mean_step, R"(, "expect": { "verdict": "match" })")}))
-                             .document;
-  REQUIRE(expecting.find("expect") != nullptr);
-  const Json changed = diagnosis::at_sizes(expecting, {{}, 3});
+  const auto expecting = std::make_shared<const Source>(
+      Source{"test.json", two_ranks(mean_step, R"(, "expect": { "verdict": "match" })")});
+  const Scenario written = read_scenario(expecting);
+  REQUIRE(written.expect);
+  const Json changed = diagnosis::read_at(written, {{}, 3})->document;
   CHECK(changed.find("expect") == nullptr);
   CHECK(changed.find("batch")->find("micro_batches")->text() == "3");
   CHECK(changed.find("layout")->find("dp")->text() == "2");

@@ -36,7 +36,7 @@ struct Found {
 Found read(const Json& document, const std::string& file, scenario::KnownModels* known) {
   Found found;
   try {
-    found.scenario = scenario::read_scenario_of_open_sizes(document, file, known);
+    found.scenario = scenario::read_scenario_of_open_sizes(document, file, {}, known);
   } catch (const scenario::RefusedSizes& refused) {
     found.refused = refused.what();
     found.refusing = refused.rules;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scenario at other sizes than its own: its document is written anew for each and read again, so that a framework
-// expands, and a model cuts its parameters, as it would there.
+// A scenario at other sizes than its own: it is read at each, so that a framework expands, and a model cuts its
+// parameters, as it would there.
 #include "src/symbolic/parametric/layouts.h"
 
 #include <fmt/format.h>
@@ -158,29 +158,21 @@ std::string Layouts::why_refused_alone(Axis axis, int size) const {
 }
 
 std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::KnownModels* known) const {
-  Json resized = document_;
-  Json layout = resized.find("layout") != nullptr ? *resized.find("layout") : Json::object();
-  for (const auto& [axis, size] : sizes.axes) {
-    // A framework may have another default than 1.
+  Sizes given = sizes;
+  const Json* layout = document_.find("layout");
+  // What the file does not name is 1 by itself, unless its framework says otherwise, as it does of the file's own
+  // sizes.
+  std::erase_if(given.axes, [&](const auto& entry) {
+    const auto& [axis, size] = entry;
     const auto own = own_.axes.find(axis);
-    if (size != 1 || layout.find(name_of(axis)) != nullptr || (own != own_.axes.end() && own->second != 1))
-      layout.set(name_of(axis), Json::number(std::to_string(size)));
-  }
-  if (sizes.axes.count(Axis::dp_shard) != 0) layout.remove("dp");
-  if (sizes.axes.count(Axis::edp) != 0) {
-    for (const char* derived : {"edp", "dp_shard", "dp_replicate"}) layout.remove(derived);
-    layout.set("dp", Json::number(std::to_string(sizes.axes.at(Axis::ep) * sizes.axes.at(Axis::edp))));
-    if (is_written(Axis::etp)) layout.set("etp", Json::number(std::to_string(sizes.axes.at(Axis::tp))));
-  }
-  resized.set("layout", layout);
-  if (sizes.micro_batches) {
-    Json batch = resized.find("batch") != nullptr ? *resized.find("batch") : Json::object();
-    batch.set("micro_batches", Json::number(std::to_string(*sizes.micro_batches)));
-    resized.set("batch", batch);
-  }
+    const bool is_named = layout != nullptr && layout->find(name_of(axis)) != nullptr;
+    return size == 1 && axis != Axis::edp && !is_named && (own == own_.axes.end() || own->second == 1);
+  });
+  if (sizes.axes.contains(Axis::edp) && options_.also_open.contains(Axis::etp))
+    given.axes[Axis::etp] = sizes.axes.at(Axis::tp);
   try {
     auto scenario = std::make_shared<Scenario>(
-        options_.read ? options_.read(resized) : scenario::read_scenario_of_open_sizes(resized, file_, known));
+        options_.read ? options_.read(given) : scenario::read_scenario_of_open_sizes(document_, file_, given, known));
     add_rules(scenario->rules, other_rules_);
     if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
     refusals_[sizes] = fmt::format(

@@ -5,7 +5,6 @@
 #include "lockstep/prove.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -13,7 +12,6 @@
 
 #include "src/base/at.h"
 #include "src/base/budget.h"
-#include "src/base/counted.h"
 #include "src/expression/parsed_once.h"
 #include "src/scenario/named_file.h"
 #include "src/symbolic/parametric/counterexample.h"
@@ -41,14 +39,6 @@ using parametric::statement_of;
 using parametric::StepSelections;
 using parametric::Verdicts;
 using parametric::World;
-
-std::string describe(const Sizes& sizes) {
-  std::vector<std::string> parts;
-  parts.reserve(sizes.axes.size() + 1);
-  for (const auto& [axis, size] : sizes.axes) parts.push_back(fmt::format("{} {}", name_of(axis), size));
-  if (sizes.micro_batches) parts.push_back(counted(*sizes.micro_batches, "micro-batch"));
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
 
 struct Prover::State {
   State(const Scenario& scenario, Options the_options) : options(std::move(the_options)), layouts(scenario, options) {

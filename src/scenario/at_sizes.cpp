@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scenario/at_sizes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "src/base/counted.h"
+
+namespace lockstep {
+
+std::string describe(const Sizes& sizes) {
+  std::vector<std::string> parts;
+  parts.reserve(sizes.axes.size() + 1);
+  for (const auto& [axis, size] : sizes.axes) parts.push_back(fmt::format("{} {}", name_of(axis), size));
+  if (sizes.micro_batches) parts.push_back(counted(*sizes.micro_batches, "micro-batch"));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+namespace scenario {
+
+namespace {
+
+Json number_at(int number, const Json* old) {
+  return Json::number(std::to_string(number), old != nullptr ? old->place() : Place());
+}
+
+}  // namespace
+
+Json layout_at(const Json* layout, const Sizes& sizes) {
+  Json result = layout != nullptr ? *layout : Json::object();
+  const auto set = [&](Axis axis, int size) { result.set(name_of(axis), number_at(size, result.find(name_of(axis)))); };
+  const auto remove = [&](Axis axis) { result.remove(name_of(axis)); };
+  const auto gives = [&](Axis axis) { return sizes.axes.contains(axis); };
+  for (const auto& [axis, size] : sizes.axes) {
+    if (axis != Axis::edp) set(axis, size);
+  }
+  if ((gives(Axis::dp_shard) || gives(Axis::dp_replicate)) && !gives(Axis::dp)) remove(Axis::dp);
+  if (gives(Axis::edp)) {
+    remove(Axis::dp_shard);
+    remove(Axis::dp_replicate);
+    if (gives(Axis::tp) && result.find("etp") != nullptr) set(Axis::etp, sizes.axes.at(Axis::tp));
+    set(Axis::dp, (gives(Axis::ep) ? sizes.axes.at(Axis::ep) : 1) * sizes.axes.at(Axis::edp));
+  }
+  for (const Axis axis : sizes.any) {
+    const Json* old = result.find(name_of(axis));
+    result.set(name_of(axis), Json::string("any", old != nullptr ? old->place() : Place()));
+  }
+  return result;
+}
+
+Json batch_at(const Json* batch, const Sizes& sizes) {
+  Json result = batch != nullptr ? *batch : Json::object();
+  if (!sizes.micro_batches) return result;
+  const Json* old = result.find("micro_batches");
+  const Json count = number_at(*sizes.micro_batches, old);
+  const bool by_step = old != nullptr && old->is_array();
+  result.set("micro_batches",
+             by_step ? Json::array(std::vector<Json>(old->items().size(), count), old->place()) : count);
+  return result;
+}
+
+Json document_at(const Json& document, const Sizes& sizes) {
+  Json result = document;
+  result.remove("expect");
+  result.set("layout", layout_at(document.find("layout"), sizes));
+  if (sizes.micro_batches) result.set("batch", batch_at(document.find("batch"), sizes));
+  return result;
+}
+
+}  // namespace scenario
+
+}  // namespace lockstep
