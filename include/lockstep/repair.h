@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/edit.h"
 #include "lockstep/json.h"
 
 namespace lockstep {
@@ -21,7 +22,7 @@ struct Blame {
 
 /// Edits of a schedule after which everything matches.
 struct Repair {
-  std::vector<Json> edits;            ///< in the scenario's words, to stand behind those of the file
+  std::vector<Edit> edits;            ///< to stand behind those of the file
   std::vector<std::string> steps;     ///< by edit: the step that it changes, removes or adds
   int sizes = 0;                      ///< layouts around the file's at which it was tried
   int right_sizes = 0;                ///< and at which it is right

@@ -98,7 +98,7 @@ void write_repaired(const CheckResult& result, const report::RepairFindings& fin
         findings.repairs.size() == 1 ? "is 1 repair" : fmt::format("are {} repairs", findings.repairs.size()),
         result.file));
   std::vector<std::string> edits;
-  for (const Json& edit : findings.repairs[take - 1].edits) edits.push_back(report::one_line(edit));
+  for (const Edit& edit : findings.repairs[take - 1].edits) edits.push_back(report::one_line(to_json(edit)));
   // Where sizes are "any", the result is about a scenario of given ones.
   const Scenario as_written = read_scenario_file(result.file);
   const std::string path = arguments.write ? result.file : arguments.to;

@@ -315,9 +315,9 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
 namespace {
 
 /// What ranks meet while they run, where the file is read without a mistake.
-std::vector<Diagnostic> mistakes_of_ranks(const Json& document, const std::string& file) {
+std::vector<Diagnostic> mistakes_of_ranks(const Scenario& file, const WhatIf& fewer) {
   try {
-    const Scenario scenario = read_scenario(document, file);
+    const Scenario scenario = read_scenario(file.document, file.file, fewer);
     if (scenario.schedule != nullptr) walk(*scenario.schedule);
   } catch (const InputError& error) {
     return error.diagnostics();
@@ -343,7 +343,7 @@ CheckResult check_named(const std::string& file, const CheckOptions& options) {
                         fmt::format("The file is read with --set {}.", fmt::join(scenario->changes, " --set ")));
   if (result.verdict == Verdict::error && !result.machine_failed && scenario->schedule != nullptr)
     result.errors = scenario::at_their_edits(result.errors, scenario->document,
-                                             [&](const Json& other) { return mistakes_of_ranks(other, file); });
+                                             [&](const WhatIf& fewer) { return mistakes_of_ranks(*scenario, fewer); });
   return result;
 }
 

@@ -20,7 +20,6 @@
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/stopwatch.h"
 #include "src/expression/parsed_once.h"
-#include "src/scenario/editable_steps.h"
 
 namespace lockstep::diagnosis {
 
@@ -220,11 +219,13 @@ class Run {
 
  private:
   static std::size_t hash_of(const Scenario& scenario) {
-    return std::hash<std::string>()(write_json(scenario.resolved));
+    Json resolved = scenario.resolved;
+    resolved.remove("expect");
+    return std::hash<std::string>()(write_json(resolved));
   }
 
   Scenario edited(const Scenario& scenario, const Edit& edit) const {
-    return read_scenario(scenario::with_edits(scenario.document, {edit}), scenario_.file);
+    return read_scenario(scenario.document, scenario_.file, {.edits = {edit}});
   }
 
   void judge(const Candidate& candidate) {
@@ -291,7 +292,7 @@ class Run {
   /// Whether a counterexample of an edited schedule is one: the schedule without the edit is right there.
   bool is_kill(const Proof::Counterexample& example, Mutant& mutant) const {
     if (!base_.right) {
-      const Scenario right = read_scenario(scenario_.document, scenario_.file, example.sizes);
+      const Scenario right = read_scenario(scenario_.document, scenario_.file, {example.sizes});
       if (engines_.symbolic(*right.schedule) != Verdict::match) return false;
     }
     const Verdict verdict = engines_.symbolic(*read_scenario(example.document, scenario_.file).schedule);

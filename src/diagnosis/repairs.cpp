@@ -28,7 +28,7 @@ std::vector<Edit> FoundRepair::plain_edits() const {
 Repair FoundRepair::plain() const {
   Repair repair;
   for (const Candidate& edit : edits) {
-    repair.edits.push_back(to_json(edit.edit));
+    repair.edits.push_back(edit.edit);
     repair.steps.push_back(edit.step);
   }
   repair.sizes = sizes;

@@ -172,16 +172,14 @@ void SearchSpace::find_values() {
 }
 
 std::optional<std::vector<Step>> SearchSpace::unedited_steps() const {
-  const Json* schedule = result_.scenario->document.find("schedule");
-  if (schedule->find("edits") == nullptr) return {};
-  Json document = result_.scenario->document, plain = *schedule;
-  plain.remove("edits");
-  document.set("schedule", plain);
-  const Sizes sizes = sizes_of(*result_.scenario, sizes_);
+  const Scenario& file = *result_.scenario;
+  if (file.edits.empty()) return {};
+  WhatIf unedited{sizes_of(file, sizes_)};
+  for (std::size_t i = 0; i < file.edits.size(); ++i) unedited.left_out.insert(i);
   try {
-    std::vector<Step> right = read_scenario(document, result_.scenario->file, sizes).schedule->steps;
-    if (schedule->find("framework") != nullptr) {
-      const Scenario open = scenario::read_scenario_of_open_sizes(document, result_.scenario->file, sizes);
+    std::vector<Step> right = read_scenario(file.document, file.file, unedited).schedule->steps;
+    if (file.document.find("schedule")->find("framework") != nullptr) {
+      const Scenario open = scenario::read_scenario_of_open_sizes(file.document, file.file, unedited);
       say_for_all_sizes(right, listed_steps(open.schedule->steps), listed_steps(steps().steps()));
     }
     return right;
@@ -276,15 +274,10 @@ bool SearchSpace::says_the_same_in_the_file(const std::vector<const Candidate*>&
     return !edit.step.iteration.empty() || !edit.beside.iteration.empty();
   });
   if (!in_one_iteration) return true;
-  std::vector<Edit> list;
-  for (const Edit* edit : edits_of(edits)) list.push_back(*edit);
-  try {
-    const Json document = scenario::with_edits(result_.scenario->document, list);
-    const Sizes sizes = sizes_of(*result_.scenario, sizes_);
-    return read_scenario(document, result_.scenario->file, sizes).schedule->steps == steps;
-  } catch (const InputError&) {
-    return false;
-  }
+  WhatIf edited{sizes_of(*result_.scenario, sizes_)};
+  for (const Edit* edit : edits_of(edits)) edited.edits.push_back(*edit);
+  const auto there = read_if_allowed(*result_.scenario, edited);
+  return there != nullptr && there->schedule->steps == steps;
 }
 
 }  // namespace lockstep::diagnosis

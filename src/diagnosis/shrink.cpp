@@ -87,13 +87,8 @@ bool reads_tokens_otherwise(const Scenario& before, const Scenario& after) {
 }
 
 std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const FileSizes& sizes) {
-  try {
-    auto there = std::make_shared<const Scenario>(
-        read_scenario(scenario.document, scenario.file, sizes_of(scenario, sizes)));
-    return reads_tokens_otherwise(scenario, *there) ? nullptr : there;
-  } catch (const InputError&) {
-    return nullptr;
-  }
+  auto there = read_if_allowed(scenario, {sizes_of(scenario, sizes)});
+  return there == nullptr || reads_tokens_otherwise(scenario, *there) ? nullptr : there;
 }
 
 int most_micro_batches(const Scenario& scenario) {

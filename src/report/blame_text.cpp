@@ -91,11 +91,11 @@ std::string blame_text(const CheckResult& result, bool verbose, const Style& sty
   return text;
 }
 
-std::vector<std::string> right_with(const std::vector<Json>& edits, const std::string& where) {
+std::vector<std::string> right_with(const std::vector<Edit>& edits, const std::string& where) {
   std::vector<std::string> lines;
   lines.reserve(edits.size());
-  for (const Json& edit : edits)
-    lines.push_back((lines.empty() ? "right " + where + "with " : "together with ") + one_line(edit));
+  for (const Edit& edit : edits)
+    lines.push_back((lines.empty() ? "right " + where + "with " : "together with ") + one_line(to_json(edit)));
   return lines;
 }
 
@@ -108,7 +108,7 @@ std::vector<std::string> right_with(const CheckResult& result) {
 void write_json_repair(const Repair& repair, JsonWriter& json) {
   json.begin_object();
   json.key("edits").begin_array();
-  for (const Json& edit : repair.edits) json.value(edit, true);
+  for (const Edit& edit : repair.edits) json.value(to_json(edit), true);
   json.end_array();
   json.key("steps").strings(repair.steps, true);
   json.key("verified").strings(repair.verified, true);

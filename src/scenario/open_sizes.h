@@ -22,11 +22,11 @@ struct RefusedSizes : InputError {
   std::map<std::string, std::string> rules;
 };
 
-/// read_scenario() at sizes, for a reader to whom these are one example of many: where a framework derives a number
+/// read_scenario() for a reader to whom these are one example of many: where a framework derives a number
 /// from sizes, steps hold the expression in place of its value. The verdict is the same.
 /// `known`: models of the same scenario that were read at other sizes. One that is the same here is not read again, and
 /// `resolved` has none then.
-Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file, const Sizes& sizes,
+Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file, const WhatIf& what_if,
                                      KnownModels* known = nullptr);
 /// Whether a key of the layout that is no size has the same value at all of them: it is written as one, or neither the
 /// scenario nor its framework gives it.

@@ -19,7 +19,6 @@ namespace lockstep::scenario {
 struct Reading {
   Diagnostics diagnostics;
   std::filesystem::path folder;  ///< of the scenario: its own framework and model files are relative to it
-  std::optional<Sizes> sizes;    ///< that it is read at in the place of its own
   Layout layout;
   bool layout_known = false;         ///< the layout had no mistake
   std::shared_ptr<const Mesh> mesh;  ///< of `layout`, all sizes 1 while that is not known

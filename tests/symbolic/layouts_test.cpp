@@ -46,7 +46,7 @@ TEST_CASE("sizes that a known rule refuses are not read, but for what it says of
   Prover::Options options;
   options.read = [&](const Sizes& sizes) {
     ++read[sizes];
-    return scenario::read_scenario_of_open_sizes(scenario.document, "test.json", sizes);
+    return scenario::read_scenario_of_open_sizes(scenario.document, "test.json", {sizes});
   };
   const Layouts layouts(scenario, options);
   const auto sizes = [&](int pp) { return layouts.with(Sizes{{{Axis::pp, pp}}, std::nullopt}); };

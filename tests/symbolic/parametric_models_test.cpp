@@ -100,7 +100,7 @@ TEST_CASE("where the second size of a cut axis is refused beside those of others
   std::map<std::pair<int, int>, int> read;  // dp and tp
   Prover::Options options;
   options.read = [&](const Sizes& sizes) {
-    Scenario one = scenario::read_scenario_of_open_sizes(scenario.document, model.file(), sizes);
+    Scenario one = scenario::read_scenario_of_open_sizes(scenario.document, model.file(), {sizes});
     ++read[{one.layout.dp, one.layout.tp}];
     return one;
   };

@@ -172,7 +172,7 @@ std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::Known
     given.axes[Axis::etp] = sizes.axes.at(Axis::tp);
   try {
     auto scenario = std::make_shared<Scenario>(
-        options_.read ? options_.read(given) : scenario::read_scenario_of_open_sizes(document_, file_, given, known));
+        options_.read ? options_.read(given) : scenario::read_scenario_of_open_sizes(document_, file_, {given}, known));
     add_rules(scenario->rules, other_rules_);
     if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
     refusals_[sizes] = fmt::format(

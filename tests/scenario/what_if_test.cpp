@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scenario read at sizes is what a file with these sizes in it would be.
-#include "src/scenario/at_sizes.h"
+// A scenario read with a what-if is what a file that says it would be.
+#include "src/scenario/what_if.h"
 
 #include <filesystem>
 #include <memory>
@@ -60,7 +60,7 @@ Scenario small_with_layout(const std::string& layout, const std::string& batch =
 }
 
 std::string layout_at_sizes(const Scenario& scenario, const Sizes& sizes) {
-  return write_json(*read_scenario(scenario.document, scenario.file, sizes).document.find("layout"));
+  return write_json(*read_scenario(scenario.document, scenario.file, {sizes}).document.find("layout"));
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ TEST_CASE("a scenario at sizes is the file with these sizes in it") {
     }
     for (const Sizes& sizes : list) {
       INFO(describe(sizes));
-      const std::string there = read_as_text([&] { return read_scenario(document, file, sizes); });
+      const std::string there = read_as_text([&] { return read_scenario(document, file, {sizes}); });
       CHECK(there == read_as_text([&] { return read_scenario(written_with(document, sizes), file); }));
       read += there.starts_with("{") ? 1 : 0;
     }
@@ -111,10 +111,34 @@ TEST_CASE("sizes of dp, of its parts and of the expert mesh take each other's pl
 
 TEST_CASE("every optimizer step has the micro-batches that are asked for") {
   const Scenario steps = small_with_layout("{}", R"({ "micro_batches": [4, 3], "steps": 2 })");
-  const Scenario there = read_scenario(steps.document, steps.file, {{}, 5});
+  const Scenario there = read_scenario(steps.document, steps.file, {{{}, 5}});
   CHECK(there.schedule->batch.micro_batch_counts == std::vector<int>{5, 5});
-  const Scenario one = read_scenario(small_with_layout("{}").document, "test.json", {{}, 5});
+  const Scenario one = read_scenario(small_with_layout("{}").document, "test.json", {{{}, 5}});
   CHECK(one.schedule->batch.micro_batch_counts == std::vector<int>{5});
+}
+
+TEST_CASE("a scenario with other edits and options is the file that has them, and reads back from its document") {
+  const std::string parts = R"({ "lockstep": 1, "layout": { "dp": 2 }, "model": { "preset": "gpt2-small" },
+    "schedule": { "framework": "ddp", )";
+  const std::string expects = R"(, "expect": { "verdict": "mismatch" } })";
+  const Scenario file =
+      read_small_text(parts + R"("edits": [ { "drop": "zero" }, { "duplicate": "dp_scale" } ] })" + expects);
+  const Scenario there = read_scenario(file.document, file.file,
+                                       {.edits = {Edit::drop("dp_all_reduce")},
+                                        .left_out = {0},
+                                        .options = {{"gradient_accumulation", {}, Json::string("sum")}}});
+  const Scenario written =
+      read_small_text(parts + R"("edits": [ { "duplicate": "dp_scale" }, { "drop": "dp_all_reduce" } ],
+      "options": { "gradient_accumulation": "sum" } } })");
+  CHECK(*there.schedule == *written.schedule);
+  CHECK(there.edits.size() == 2);
+  CHECK_FALSE(there.expect);
+  CHECK(write_json(there.document) == write_json(written.document));
+  CHECK(*read_scenario(there.document, there.file).schedule == *there.schedule);
+  const Scenario unedited = read_scenario(file.document, file.file, {.left_out = {0, 1}});
+  CHECK(*unedited.schedule == *read_small_text(parts + R"("options": {} } })").schedule);
+  CHECK(read_if_allowed(file, {.edits = {Edit::drop("nothing")}}) == nullptr);
+  CHECK(read_if_allowed(file, {})->schedule->steps == file.schedule->steps);
 }
 
 TEST_CASE("what is refused at other sizes is refused at its place in the file") {
@@ -122,7 +146,7 @@ TEST_CASE("what is refused at other sizes is refused at its place in the file") 
       small_with_layout(R"({ "dp": 2, "tp": 2 })", R"({ "micro_batches": 1, "tokens": [[[[3]], [[4]]]] })");
   const auto mistake = [&](const Sizes& sizes) {
     try {
-      read_scenario(file.document, file.file, sizes);
+      read_scenario(file.document, file.file, {sizes});
     } catch (const InputError& error) {
       REQUIRE(error.diagnostics().size() == 1);
       return error.diagnostics().front();

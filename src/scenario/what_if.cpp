@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scenario/at_sizes.h"
+#include "src/scenario/what_if.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -26,7 +26,7 @@ Json number_at(int number, const Json* old) {
 
 }  // namespace
 
-Json layout_at(const Json* layout, const Sizes& sizes) {
+Json layout_with(const Json* layout, const Sizes& sizes) {
   Json result = layout != nullptr ? *layout : Json::object();
   const auto set = [&](Axis axis, int size) { result.set(name_of(axis), number_at(size, result.find(name_of(axis)))); };
   const auto remove = [&](Axis axis) { result.remove(name_of(axis)); };
@@ -48,7 +48,7 @@ Json layout_at(const Json* layout, const Sizes& sizes) {
   return result;
 }
 
-Json batch_at(const Json* batch, const Sizes& sizes) {
+Json batch_with(const Json* batch, const Sizes& sizes) {
   Json result = batch != nullptr ? *batch : Json::object();
   if (!sizes.micro_batches) return result;
   const Json* old = result.find("micro_batches");
@@ -59,11 +59,31 @@ Json batch_at(const Json* batch, const Sizes& sizes) {
   return result;
 }
 
-Json document_at(const Json& document, const Sizes& sizes) {
+Json schedule_with(const Json& schedule, const WhatIf& what_if) {
+  Json result = schedule;
+  if (!what_if.edits.empty() || !what_if.left_out.empty()) {
+    const Json* written = schedule.find("edits");
+    std::vector<Json> edits = written != nullptr ? written->items() : std::vector<Json>();
+    for (auto one = what_if.left_out.rbegin(); one != what_if.left_out.rend(); ++one)
+      edits.erase(edits.begin() + static_cast<std::ptrdiff_t>(*one));
+    for (const Edit& edit : what_if.edits) edits.push_back(to_json(edit));
+    result.set("edits", Json::array(std::move(edits), written != nullptr ? written->place() : schedule.place()));
+  }
+  if (!what_if.options.empty()) {
+    const Json* written = schedule.find("options");
+    Json options = written != nullptr ? *written : Json::object({}, schedule.place());
+    for (const Json::Member& member : what_if.options) options.set(member.key, member.value);
+    result.set("options", options);
+  }
+  return result;
+}
+
+Json document_with(const Json& document, const WhatIf& what_if) {
   Json result = document;
   result.remove("expect");
-  result.set("layout", layout_at(document.find("layout"), sizes));
-  if (sizes.micro_batches) result.set("batch", batch_at(document.find("batch"), sizes));
+  result.set("layout", layout_with(document.find("layout"), what_if.sizes));
+  if (what_if.sizes.micro_batches) result.set("batch", batch_with(document.find("batch"), what_if.sizes));
+  if (const Json* schedule = document.find("schedule")) result.set("schedule", schedule_with(*schedule, what_if));
   return result;
 }
 
