@@ -69,12 +69,14 @@ struct Proof {
   };
   std::vector<Kept> kept;
   std::vector<std::string> wrong_parameters;  ///< by name, one for each way of behaving
-  /// The smallest layout at which it is wrong, found by enumeration and confirmed by the symbolic engine.
+  /// The smallest layout at which it is wrong, found by enumeration and confirmed by the symbolic engine; the file's
+  /// own where the cases do not decide and that one is wrong.
   struct Counterexample {
     Sizes sizes;
     Json document;  ///< a scenario
     int rank = 0;
     std::string parameter, got, expected;
+    bool of_file = false;  ///< it is the file's own, and smaller ones may be wrong as well
     bool unowned = false;  ///< nobody answers for some of its elements
     std::string counted;   ///< how often the norm counts some of its elements, where that is what is wrong
   };
@@ -101,7 +103,9 @@ class Prover {
     std::function<Scenario(const Sizes& sizes)> read = nullptr;
     std::set<Axis> fixed;              ///< axes that stay as the scenario has them
     bool fixed_micro_batches = false;  ///< so does the number of micro-batches
-    int budget = 1;                    ///< how many times the usual work and memory it may take
+    /// Where the cases do not decide it, the file's own sizes are replayed too: it may be wrong at these.
+    bool own_sizes = false;
+    int budget = 1;  ///< how many times the usual work and memory it may take
   };
   explicit Prover(const Scenario& scenario);
   Prover(const Scenario& scenario, Options options);

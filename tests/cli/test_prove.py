@@ -66,6 +66,26 @@ def test_the_sizes_in_the_file_do_not_matter(run, files):
     assert run("prove", "-q", "tied.json").stdout.split("  ")[2] == run("prove", "-q", "large.json").stdout.split("  ")[2]
 
 
+def test_a_file_that_is_wrong_where_the_proof_has_no_answer(run, files):
+    for dp in (2, 3):  # rank 2 is the first one that the last step changes
+        (files / f"odd{dp}.json").write_text(json.dumps({
+            "lockstep": 1, "layout": {"dp": dp}, "batch": {"loss": "sum"}, "model": {"parameters": [{"name": "w", "shape": [8]}]},
+            "schedule": {"steps": [
+                {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward"}]},
+                {"name": "sum", "op": "all_reduce", "over": "dp"},
+                {"name": "odd", "op": "scale", "by": "2", "when": "rank.dp * rank.dp > 1"}]}}))  # fmt: skip
+    right = json.loads(run("prove", "-f", "json", "odd2.json").stdout)
+    assert (right["verdict"], right["counterexample"]) == ("undecided", None)
+    wrong = json.loads(run("prove", "-f", "json", "odd3.json", "--counterexample", "small.json").stdout)
+    assert (wrong["verdict"], wrong["statement"]) == ("wrong", f"wrong at the sizes of the file; {right['statement']}")
+    assert wrong["undecided"] == right["undecided"] and wrong["counterexample"]["sizes"]["dp"] == 3
+    assert json.loads((files / "small.json").read_text())["layout"] == {"dp": 3}
+    assert run("test", "small.json").returncode == 0
+    assert "\n  the file: tp 1, cp 1, sp 1, dp 3, pp 1, 2 micro-batches: rank 2 gets " in run("prove", "odd3.json").stdout
+    # A right file is said to be no more than that.
+    assert "wrong" not in run("prove", "-q", "odd2.json").stdout
+
+
 def test_json(run, files):
     proved(files)
     (files / "tied.json").write_text(TIED)

@@ -13,13 +13,8 @@
 
 namespace lockstep::parametric {
 
-namespace {
-
-/// Replays the scenario at these sizes on every rank. Nothing where it is right.
-std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes& sizes) {
-  const std::shared_ptr<const Scenario> scenario = layouts.read(sizes);
-  if (!scenario) return std::nullopt;
-  const Schedule& schedule = *scenario->schedule;
+std::optional<Proof::Counterexample> replay(const Scenario& scenario, const Sizes& sizes) {
+  const Schedule& schedule = *scenario.schedule;
   Timeline timeline;
   try {
     timeline = walk(schedule);
@@ -32,7 +27,7 @@ std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes&
   if (!race && (timeline.step_ends.empty() || result.match)) return std::nullopt;
   Proof::Counterexample example;
   example.sizes = sizes;
-  example.document = scenario->document;
+  example.document = scenario.document;
   example.document.set("expect", Json::object({{"verdict", {}, Json::string(race ? "race" : "mismatch")}}));
   for (const BufferResult& buffer : result.buffers) {
     const auto wrong =
@@ -63,8 +58,6 @@ std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes&
   }
   return example;
 }
-
-}  // namespace
 
 void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const std::vector<Axis>& axes,
                   bool micro_batches, const std::function<bool(const Sizes&)>& visit) {
@@ -155,8 +148,9 @@ std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, cons
   std::optional<Proof::Counterexample> example;
   int looked_at = 0;
   each_suspect(reasons, layouts.base(), layouts.axes(), layouts.micro_batches(), [&](const Sizes& sizes) {
-    if (!layouts.read(sizes)) return true;
-    example = replay(layouts, sizes);
+    const std::shared_ptr<const Scenario> there = layouts.read(sizes);
+    if (!there) return true;
+    example = replay(*there, sizes);
     return !example && ++looked_at < 40;
   });
   return example;

@@ -66,9 +66,11 @@ struct Prover::State {
       proof.limits.push_back({"", "", std::string("the search for the smallest wrong layout: ") + over.what()});
       proof.statement = "it may be wrong at some sizes, and none was found";
     }
+    if (options.own_sizes && proof.verdict == Proof::Verdict::undecided && scenario.schedule) try_own(scenario);
   }
   void find();
   void conclude();
+  void try_own(const Scenario& file);
   void add_conditions(const std::vector<Reason>& reasons);
 
   expression::ParsedOnce parsed_once;
@@ -163,6 +165,21 @@ void Prover::State::conclude() {
     proof.statement = is_open ? "right for every size" : "right at the one size that it has";
   }
   if (proof.verdict != Proof::Verdict::undecided) proof.statement += parametric::sizes_kept(proof.kept);
+}
+
+/// The file is one of the layouts that the statement is about, and what cannot be followed for all of them can be
+/// replayed at one.
+void Prover::State::try_own(const Scenario& file) {
+  try {
+    const Budget budget(options.budget * Budget::replay, options.budget * Budget::memory_of_a_proof);
+    proof.counterexample = parametric::replay(file, layouts.own());
+  } catch (const OverBudget&) {
+    return;  // what is said of other sizes stands
+  }
+  if (!proof.counterexample) return;
+  proof.counterexample->of_file = true;
+  proof.verdict = Proof::Verdict::wrong;
+  proof.statement = "wrong at the sizes of the file; " + proof.statement;
 }
 
 Prover::Prover(const Scenario& scenario) : Prover(scenario, Options{}) {}
