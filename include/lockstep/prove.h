@@ -12,6 +12,7 @@
 #include "lockstep/parametric.h"
 #include "lockstep/scenario.h"
 #include "lockstep/sizes.h"
+#include "lockstep/timeline.h"
 
 namespace lockstep {
 
@@ -76,9 +77,10 @@ struct Proof {
     Json document;  ///< a scenario
     int rank = 0;
     std::string parameter, got, expected;
-    bool of_file = false;  ///< it is the file's own, and smaller ones may be wrong as well
-    bool unowned = false;  ///< nobody answers for some of its elements
-    std::string counted;   ///< how often the norm counts some of its elements, where that is what is wrong
+    Outcome::Kind ended = Outcome::Kind::complete;  ///< no rank gets a gradient, or not the same in each run
+    bool of_file = false;                           ///< it is the file's own, and smaller ones may be wrong as well
+    bool unowned = false;                           ///< nobody answers for some of its elements
+    std::string counted;  ///< how often the norm counts some of its elements, where that is what is wrong
   };
   std::optional<Counterexample> counterexample;
   int classes = 0;  ///< of parameters that behave alike, all cases together

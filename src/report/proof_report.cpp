@@ -31,6 +31,8 @@ std::string open_text(const std::vector<Axis>& axes, bool micro_batches) {
 namespace {
 
 std::string what_is_wrong(const Proof::Counterexample& example) {
+  if (example.ended == Outcome::Kind::deadlock) return "a deadlock";
+  if (example.ended == Outcome::Kind::invalid_collective) return "an invalid collective";
   if (example.parameter.empty()) return "a race";
   if (example.unowned)
     return fmt::format("nobody answers for some elements of {} on rank {}", example.parameter, example.rank);

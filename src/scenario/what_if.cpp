@@ -51,11 +51,7 @@ Json layout_with(const Json* layout, const Sizes& sizes) {
 Json batch_with(const Json* batch, const Sizes& sizes) {
   Json result = batch != nullptr ? *batch : Json::object();
   if (!sizes.micro_batches) return result;
-  const Json* old = result.find("micro_batches");
-  const Json count = number_at(*sizes.micro_batches, old);
-  const bool by_step = old != nullptr && old->is_array();
-  result.set("micro_batches",
-             by_step ? Json::array(std::vector<Json>(old->items().size(), count), old->place()) : count);
+  result.set("micro_batches", number_at(*sizes.micro_batches, result.find("micro_batches")));
   return result;
 }
 

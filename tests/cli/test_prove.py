@@ -82,6 +82,11 @@ def test_a_file_that_is_wrong_where_the_proof_has_no_answer(run, files):
     assert json.loads((files / "small.json").read_text())["layout"] == {"dp": 3}
     assert run("test", "small.json").returncode == 0
     assert "\n  the file: tp 1, cp 1, sp 1, dp 3, pp 1, 2 micro-batches: rank 2 gets " in run("prove", "odd3.json").stdout
+    stuck = (files / "odd3.json").read_text().replace('"op": "scale", "by": "2"', '"op": "all_reduce", "over": "dp"')
+    (files / "stuck.json").write_text(stuck)
+    found = json.loads(run("prove", "-f", "json", "stuck.json", "--counterexample", "small.json").stdout)
+    assert (found["verdict"], found["counterexample"]["what"]) == ("wrong", "a deadlock")
+    assert run("test", "small.json").returncode == 0
     # A right file is said to be no more than that.
     assert "wrong" not in run("prove", "-q", "odd2.json").stdout
 
@@ -142,7 +147,8 @@ dp ≥ 2 and micro_batches ≥ 2
 def test_what_is_not_decided(run, files):
     proved(files)
     text = (files / "right.json").read_text().replace('"reduce": "avg"', '"when": "rank.dp == 0"')
-    (files / "some.json").write_text(text)
+    # At its own sizes it is right; at two it would be a counterexample of its own.
+    (files / "some.json").write_text(text.replace('"dp": 2', '"dp": 1'))
     done = run("prove", "some.json")
     assert done.returncode == 1
     assert "  not decided for dp ≥ 2 and micro_batches = 1: mean: not all ranks of a group reach it with the same parameters\n" in done.stdout

@@ -93,6 +93,13 @@ TEST_CASE("a file at other sizes has them in every optimizer step, and expects n
   CHECK(changed.find("layout")->find("dp")->text() == "2");
 }
 
+TEST_CASE("beside another size of a part, dp is what the file says") {
+  const auto parts = scenario_at(R"({ "dp": 4, "dp_shard": 2 })", one_weight, "", "{}");
+  CHECK(diagnosis::read_at(*parts, {{{"dp_shard", 1}}, 0})->layout.dp_replicate == 4);
+  const auto alone = scenario_at(R"({ "dp_shard": 2, "dp_replicate": 2 })", one_weight, "", "{}");
+  CHECK(diagnosis::read_at(*alone, {{{"dp_shard", 1}}, 0})->layout.dp == 2);
+}
+
 TEST_CASE("a list of tokens is read for its own micro-batches alone") {
   const auto listed = [](const std::string& batch) {
     return scenario_at(R"({ "dp": 1, "pp": 2 })", one_weight, "", "{ " + batch + " }");

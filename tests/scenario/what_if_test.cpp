@@ -23,9 +23,7 @@ Json written_with(const Json& document, const Sizes& sizes) {
   if (changed.find("layout") == nullptr) changed.set("layout", Json::object());
   const auto change = [&](const char* part, const std::string& key, const Json& value) {
     Json object = changed.find(part) == nullptr ? Json::object() : *changed.find(part);
-    const Json* old = object.find(key);
-    const bool is_list = old != nullptr && old->is_array();
-    object.set(key, is_list ? Json::array(std::vector<Json>(old->items().size(), value)) : value);
+    object.set(key, value);
     changed.set(part, object);
   };
   for (const auto& [axis, size] : sizes.axes)

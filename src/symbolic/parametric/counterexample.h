@@ -15,7 +15,7 @@ void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const s
                   bool micro_batches, const std::function<bool(const Sizes&)>& visit);
 
 /// What the symbolic engine, which replays every rank, finds wrong with a scenario at its sizes; nothing where it is
-/// right, or ranks do not come to an end.
+/// right.
 std::optional<Proof::Counterexample> replay(const Scenario& scenario, const Sizes& sizes);
 
 /// The layout with the fewest ranks, and of these the fewest micro-batches, at which one of the reasons applies and the
