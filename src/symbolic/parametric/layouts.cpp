@@ -165,7 +165,9 @@ std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::Known
   std::erase_if(given.axes, [&](const auto& entry) {
     const auto& [axis, size] = entry;
     const auto own = own_.axes.find(axis);
-    const bool is_named = layout != nullptr && layout->find(name_of(axis)) != nullptr;
+    const auto names = [&](Axis of) { return layout != nullptr && layout->find(name_of(of)) != nullptr; };
+    // dp_shard takes the place of a dp that the file names, which may be "any".
+    const bool is_named = names(axis) || (axis == Axis::dp_shard && names(Axis::dp));
     return size == 1 && axis != Axis::edp && !is_named && (own == own_.axes.end() || own->second == 1);
   });
   if (sizes.axes.contains(Axis::edp) && options_.also_open.contains(Axis::etp))
