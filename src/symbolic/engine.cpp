@@ -103,6 +103,14 @@ std::vector<SymbolicEngine::Content> SymbolicEngine::content(int rank, int buffe
   return result;
 }
 
+std::vector<SymbolicEngine::Content> SymbolicEngine::handed_over(int rank, int buffer, int optimizer_step) const {
+  std::vector<Content> result;
+  state_->visit_handed_over(rank, buffer, optimizer_step, [&](const Interval& elements, int form) {
+    result.push_back({elements, form});
+  });
+  return result;
+}
+
 int SymbolicEngine::reference(int logical, int piece, int optimizer_step) {
   return state_->expected(logical, piece, optimizer_step);
 }
