@@ -209,7 +209,7 @@ class Run {
     seen_ = {hash_of(*small_.scenario)};
     std::size_t tried = 0;
     try {
-      for (; tried < edits.size(); ++tried) judge(edits[tried]);
+      for (; tried < edits.size(); ++tried) try_edit(edits[tried]);
     } catch (const OverBudget& over) {
       mutation_.cut_off = over.what();
       mutation_.untried = static_cast<int>(edits.size() - tried);
@@ -227,7 +227,7 @@ class Run {
     return read_scenario(scenario::with_edits(scenario.document, {edit}), scenario_.file);
   }
 
-  void judge(const Candidate& candidate) {
+  void try_edit(const Candidate& candidate) {
     Mutant mutant;
     mutant.kind = name_of(candidate.kind);
     mutant.step = candidate.step;

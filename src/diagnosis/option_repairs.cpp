@@ -140,7 +140,7 @@ class OptionSearch {
       if (!changed || changed->schedule == nullptr) continue;
       // A value that brings other micro-batches to the tokens that the file lists asks another question.
       const bool otherwise = reads_tokens_otherwise(*result_.scenario, *changed);
-      const Verdict verdict = otherwise ? Verdict::error : judge(*changed);
+      const Verdict verdict = otherwise ? Verdict::error : verdict_of(*changed);
       if (verdict == Verdict::error) {
         ++found_.without_verdict;
         continue;
@@ -194,7 +194,7 @@ class OptionSearch {
 
   /// At the file's own sizes; where that takes much and classes of ranks do not decide, what is wrong at the small ones
   /// is left at that.
-  Verdict judge(const Scenario& changed) {
+  Verdict verdict_of(const Scenario& changed) {
     CheckOptions options = CheckOptions::verdict_alone();
     const auto scenario = std::make_shared<const Scenario>(changed);
     if (is_quickly_replayed(*changed.schedule)) return check_scenario(scenario, options).verdict;

@@ -36,8 +36,8 @@ RepairSearch SearchForRepairs::run() {
 }
 
 bool SearchForRepairs::is_at_limit() {
-  if (found_.tried <= space_.most_trials()) return false;
-  found_.limit = space_.most_trials();
+  if (found_.tried <= space_.most_tried()) return false;
+  found_.limit = space_.most_tried();
   return true;
 }
 
@@ -63,7 +63,7 @@ void SearchForRepairs::search() {
   }
   if (options_.pairs && !has_ordinary_repair()) {
     pairs_begun_ = true;
-    if (all_back_) judge({&*all_back_});
+    if (all_back_) answer_to({&*all_back_});
     complementary();
     sequential();
     keep_right_here();
@@ -105,7 +105,7 @@ void SearchForRepairs::try_around() {
 
 /// Applies edits and keeps them where they repair everything. Nothing where the schedule that comes out was seen
 /// before: of several edits that say the same the best is kept.
-std::optional<OracleAnswer> SearchForRepairs::judge(const std::vector<const Candidate*>& edits) {
+std::optional<OracleAnswer> SearchForRepairs::answer_to(const std::vector<const Candidate*>& edits) {
   std::optional<std::vector<Step>> steps = space_.steps().edited(edits_of(edits));
   if (!steps) return std::nullopt;
   const auto [seen, is_new] = seen_.emplace(scenario::content_hash(*steps), no_repair);
@@ -119,7 +119,7 @@ std::optional<OracleAnswer> SearchForRepairs::judge(const std::vector<const Cand
     return std::nullopt;
   }
   ++found_.tried;
-  const OracleAnswer answer = space_.judge(*steps);
+  const OracleAnswer answer = space_.answer(*steps);
   if (!answer.right()) return answer;
   if (!space_.says_the_same_in_the_file(edits, *steps)) {
     seen_.erase(seen);  // another edit may say it there
@@ -192,7 +192,7 @@ bool SearchForRepairs::does_nothing(const ListedStep& step, const std::vector<Ed
   more.push_back(Edit::drop(step.name()));
   std::optional<std::vector<Step>> steps = space_.steps().edited(more);
   if (!steps) return false;
-  const OracleAnswer answer = space_.judge(*steps);
+  const OracleAnswer answer = space_.answer(*steps);
   return answer.state == otherwise.state && answer.distance == otherwise.distance &&
          answer.wrong_buffers == otherwise.wrong_buffers && answer.owners == otherwise.owners;
 }
@@ -201,7 +201,7 @@ bool SearchForRepairs::did_nothing(const ListedStep& step) {
   const auto [known, is_new] = did_nothing_.emplace(step.name(), false);
   if (is_new) {
     std::vector<Step> steps = space_.steps().steps();
-    known->second = does_nothing(step, {}, space_.judge(steps));
+    known->second = does_nothing(step, {}, space_.answer(steps));
   }
   return known->second;
 }
@@ -213,7 +213,7 @@ void SearchForRepairs::look_for_idle(FoundRepair& repair) {
   const std::vector<Edit> edits = repair.plain_edits();
   std::optional<std::vector<Step>> steps = space_.steps().edited(edits);
   if (!steps) return;
-  const OracleAnswer answer = space_.judge(*steps);
+  const OracleAnswer answer = space_.answer(*steps);
   for (const ListedStep& step : listed_steps(*steps)) {
     if (step.op() == Op::each && step.step->steps.empty()) repair.leaves_idle = true;
     const Operation& row = operation(step.op());
@@ -252,10 +252,10 @@ void SearchForRepairs::keep_right_here() {
           most_buffers ||
       is_large(here.steps().schedule_of()))
     return;
-  // All or nothing: a judge that is cut off throws.
+  // All or nothing: an oracle that is cut off throws.
   std::vector<FoundRepair> right;
   for (const FoundRepair& repair : found_.repairs) {
-    if (here.judge(repair.plain_edits()).right()) right.push_back(repair);
+    if (here.answer(repair.plain_edits()).right()) right.push_back(repair);
   }
   found_.repairs = std::move(right);
   seen_.clear();  // its numbers mean the repairs that there were
@@ -321,10 +321,10 @@ void SearchForRepairs::single(std::vector<Candidate> candidates) {
     const bool is_relevant = space_.is_relevant(candidate, list);
     if (singles_left_) --*singles_left_;
     if (!is_relevant) continue;
-    const std::optional<OracleAnswer> answer = judge({&candidate});
+    const std::optional<OracleAnswer> answer = answer_to({&candidate});
     if (const std::optional<Candidate> two = in_two_steps(candidate);
         two && answer && answer->right() && !nearest_only_)
-      judge({&*two});
+      answer_to({&*two});
     if (!answer || answer->state != OracleAnswer::State::wrong) continue;
     const bool takes_back = candidate.kind == Candidate::Kind::restore || candidate.kind == Candidate::Kind::drop;
     if (takes_back && taking_back_.size() < most_first_edits) taking_back_.push_back(candidate);
@@ -343,7 +343,7 @@ void SearchForRepairs::look_at_all_back(const std::vector<Step>& steps, const st
   if (!all_back_) return;
   const std::vector<const Candidate*> edits = {&*all_back_};
   std::optional<std::vector<Step>> edited = space_.steps().edited(edits_of(edits));
-  if (!edited || !space_.judge(*edited).right() || !space_.says_the_same_in_the_file(edits, *edited)) return;
+  if (!edited || !space_.answer(*edited).right() || !space_.says_the_same_in_the_file(edits, *edited)) return;
   all_back_is_ = repair_of(edits, 0, false);
 }
 
@@ -356,11 +356,11 @@ void SearchForRepairs::complementary() {
       const auto& right = firsts_[b].answer.wrong_buffers;
       bool all = left.size() == right.size() && !left.empty();
       for (std::size_t at = 0; all && at < left.size(); ++at) all = left[at] == 0 || right[at] == 0;
-      if (all) judge({&firsts_[a].candidate, &firsts_[b].candidate});
+      if (all) answer_to({&firsts_[a].candidate, &firsts_[b].candidate});
     }
   }
   for (std::size_t a = 0; a < taking_back_.size(); ++a) {
-    for (std::size_t b = a + 1; b < taking_back_.size(); ++b) judge({&taking_back_[a], &taking_back_[b]});
+    for (std::size_t b = a + 1; b < taking_back_.size(); ++b) answer_to({&taking_back_[a], &taking_back_[b]});
   }
 }
 
@@ -394,7 +394,7 @@ void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
   for (const Candidate& second :
        inserts ? insertions(list, space_.values()) : edits_of_steps(*steps, space_.values())) {
     if (is_at_limit()) return;
-    if (space_.is_relevant(second, list)) judge({&first, &second});
+    if (space_.is_relevant(second, list)) answer_to({&first, &second});
   }
 }
 

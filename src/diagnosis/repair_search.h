@@ -34,7 +34,7 @@ class SearchForRepairs {
     OracleAnswer answer;
   };
 
-  std::optional<OracleAnswer> judge(const std::vector<const Candidate*>& edits);
+  std::optional<OracleAnswer> answer_to(const std::vector<const Candidate*>& edits);
   FoundRepair repair_of(const std::vector<const Candidate*>& edits, double added_bytes, bool other_owners) const;
   bool is_wanted(const FoundRepair& repair) const;
   bool has_ordinary_repair() const;

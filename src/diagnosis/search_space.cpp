@@ -123,7 +123,7 @@ bool SearchSpace::find() {
     std::unique_ptr<SymbolicOracle> oracle = oracle_of(schedule, *parameters);
     if (oracle == nullptr) continue;
     all_ = std::move(oracle);
-    base_ = all_->judge_steps(all_->steps().steps());
+    base_ = all_->answer_for(all_->steps().steps());
     if (!base_.right()) break;
   }
   if (all_ == nullptr || base_.right() || base_.state == OracleAnswer::State::not_applicable) return false;
@@ -134,7 +134,7 @@ bool SearchSpace::find() {
   if (few.size() == all_->steps().schedule_of().model.parameters().size()) return true;
   std::unique_ptr<SymbolicOracle> oracle = oracle_of(schedule, std::move(few));
   if (oracle == nullptr) return true;
-  const OracleAnswer there = oracle->judge_steps(oracle->steps().steps());
+  const OracleAnswer there = oracle->answer_for(oracle->steps().steps());
   if (there.state == OracleAnswer::State::wrong) {
     few_ = std::move(oracle);
     few_base_ = there;
@@ -148,7 +148,7 @@ void SearchSpace::limit() {
   double buffers = 0;
   for (int rank = 0; rank < schedule.mesh.world(); ++rank)
     buffers += static_cast<double>(schedule.model.local(rank).buffers.size());
-  most_trials_ = static_cast<int>(std::clamp(buffer_replays / std::max(buffers, 1.0), least, most));
+  most_tried_ = static_cast<int>(std::clamp(buffer_replays / std::max(buffers, 1.0), least, most));
 }
 
 void SearchSpace::find_values() {
@@ -190,12 +190,12 @@ std::optional<std::vector<Step>> SearchSpace::unedited_steps() const {
   }
 }
 
-OracleAnswer SearchSpace::judge(std::vector<Step>& steps) {
+OracleAnswer SearchSpace::answer(std::vector<Step>& steps) {
   if (few_ != nullptr) {
-    OracleAnswer answer = few_->judge_these(steps);
+    OracleAnswer answer = few_->answer_in_place(steps);
     if (!answer.right()) return answer;
   }
-  return all_->judge_these(steps);
+  return all_->answer_in_place(steps);
 }
 
 namespace {

@@ -85,7 +85,7 @@ SymbolicResult SymbolicEngine::run(const std::function<void(std::size_t)>& after
 
   SymbolicResult result;
   for (int step = 0; step < completed; ++step) {
-    result = state.judge(step);
+    result = state.result_of(step);
     if (!result.match) break;
   }
   return result;

@@ -54,7 +54,7 @@ struct SymbolicEngine::State {
   }
 
   // Comparison (engine_verdict.cpp, engine_norm.cpp).
-  SymbolicResult judge(int optimizer_step);
+  SymbolicResult result_of(int optimizer_step);
   void compare(int optimizer_step, SymbolicResult& result);
   void find_unowned(int optimizer_step, SymbolicResult& result) const;
   void compare_replicas(SymbolicResult& result) const;

@@ -80,7 +80,7 @@ std::optional<Rational> SymbolicEngine::State::ratio(int form, int expected) {
   return found->second = first_ratio;
 }
 
-SymbolicResult SymbolicEngine::State::judge(int optimizer_step) {
+SymbolicResult SymbolicEngine::State::result_of(int optimizer_step) {
   SymbolicResult result;
   result.step = optimizer_step;
   compare(optimizer_step, result);

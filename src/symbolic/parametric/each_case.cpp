@@ -351,19 +351,19 @@ void for_each_case(const OpenSizes& open, std::vector<Case>& cases,
   for (;;) {
     for (const Span& count : counts) {
       CaseSizes sizes;
-      std::string unseen;
+      std::string limit;
       for (std::size_t i = 0; i < ranges.size(); ++i) {
         const CaseRange& range = ranges[i][at[i]];
         sizes = with_span(std::move(sizes), open.axes[i], range.span);
-        if (!range.unseen.empty()) unseen = range.unseen;
+        if (!range.limit.empty()) limit = range.limit;
       }
       if (open.micro_batches) sizes = with_span(std::move(sizes), std::nullopt, count);
       --waiting;
-      if (unseen.empty()) {
+      if (limit.empty()) {
         search.run(sizes, waiting);
       } else {
         static_cast<CaseSizes&>(cases.emplace_back()) = sizes;
-        cases.back().limit = Proof::Limit{parametric::describe(sizes), "", unseen};
+        cases.back().limit = Proof::Limit{parametric::describe(sizes), "", limit};
       }
     }
     std::size_t digit = 0;
