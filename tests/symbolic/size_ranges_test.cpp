@@ -76,6 +76,9 @@ TEST_CASE("0 is in a product where it is in either side") {
   CHECK(range_of("some * more", known_ranges) == "[0, ∞)");
   CHECK(range_of("few * (two - 2)", known_ranges) == "[0, 0]");
   CHECK(range_of("(more - 2) * m", known_ranges) == "(0, ∞)");
+  CHECK(range_of("(two - 2) * n", known_ranges) == "[0, 0]");
+  CHECK(range_of("n * (two - 2)", known_ranges) == "[0, 0]");
+  CHECK(range_of("(1 - n) * (two - 2)", known_ranges) == "[0, 0]");
 }
 
 TEST_CASE("a quotient is seen where what divides has one sign") {

@@ -102,7 +102,8 @@ class CaseSearch {
     if (cut_where_coordinates_meet(sizes, allowed, why_not)) return;
     if (!why_not.empty()) return keep_with_limit(std::move(one), why_not);
     enter_(one, layouts);
-    if (one.depends_on && cut(sizes, *one.depends_on)) return;
+    const auto cuts = [&](const auto& condition) { return cut(sizes, *condition); };
+    if (std::any_of(one.depends_on.begin(), one.depends_on.end(), cuts)) return;
     cases_.push_back(std::move(one));
   }
 

@@ -90,10 +90,6 @@ std::optional<SizeRange> Evaluator::range_of(const std::string& name, const Eval
   }
 }
 
-std::optional<bool> Evaluator::truth(const Node& condition, const EvaluationContext& context) {
-  return truth_in_ranges(condition, [&](const std::string& name) { return range_of(name, context); });
-}
-
 Evaluator::Value Evaluator::evaluate(const Node& node, const EvaluationContext& context) {
   using Kind = Node::Kind;
   Polynomials& polynomials = world_.polynomials();
@@ -177,15 +173,16 @@ Evaluator::Value Evaluator::binary(const Node& node, const EvaluationContext& co
     const bool comparison = op != "and" && op != "or";
     try {
       return comparison ? compared(node, context) : logical(node, context);
-    } catch (const DependsOnSizes&) {
+    } catch (const DependsOnSizes& limit) {
       // Each side for itself may depend on what both together do not.
       if (const auto holds = truth(node, context)) return {true, *holds ? 1 : 0};
-      throw;
+      if (!comparison) throw;
+      throw DependsOnSizes(limit.step, limit.what(), conditions_with(node, limit.conditions, context));
     } catch (const OutOfReach& limit) {
       // What is no polynomial, as floor(dp / 8), may still be above a number.
       if (const auto holds = truth(node, context)) return {true, *holds ? 1 : 0};
       if (!comparison) throw;
-      throw DependsOnSizes(limit.step, limit.what(), node);
+      throw DependsOnSizes(limit.step, limit.what(), conditions_with(node, {}, context));
     }
   }
   const int a = number(left, context), b = number(right, context);
@@ -247,7 +244,7 @@ bool Evaluator::compare(const std::string& op, int difference, const EvaluationC
                            "whether \"" + expression::print(node) + "\" holds depends on " +
                                (has_tokens(world_.polynomials(), difference) ? "numbers of tokens" : "sizes") +
                                " that are open",
-                           node);
+                           conditions_with(node, {}, context));
     }
     return holds;
   };
@@ -357,9 +354,13 @@ int Evaluator::call(const Node& node, const EvaluationContext& context) {
     }
     return arguments[best];
   }
-  const auto whole = number_in_ranges(node, [&](const std::string& name) { return range_of(name, context); });
+  if (node.text == "lcm") {
+    if (const auto largest = multiple_of_all(arguments, context)) return *largest;
+  }
+  const auto simpler = simpler_than(node, context);
+  const auto own = simpler ? simpler : std::make_shared<const Node>(node);
+  const auto whole = number_in_ranges(*own, [&](const std::string& name) { return range_of(name, context); });
   if (whole && whole->is_one()) return polynomials.constant(*whole->low);
-  const auto own = std::make_shared<const Node>(node);
   throw DependsOnSizes(context.step, "it takes " + node.text + "() of something that is open",
                        comparison_of("==", own, own));
 }

@@ -39,6 +39,9 @@ SizeRange hull(const SizeRange& a, const SizeRange& b) {
 }
 
 SizeRange times(const SizeRange& a, const SizeRange& b) {
+  // Whatever the other one is, and without end, too.
+  const auto is_zero = [](const SizeRange& one) { return one.is_one() && one.low->is_zero(); };
+  if (is_zero(a) || is_zero(b)) return SizeRange::exactly(Rational(0));
   if (!is_not_negative(a)) {
     if (is_not_negative(negated(a))) return negated(times(negated(a), b));
     const SizeRange above{Rational(0), a.high, false, a.below_high}, below{a.low, Rational(0), a.above_low, false};
