@@ -30,6 +30,7 @@ struct Repair {
   bool other_owners = false;          ///< other ranks own other elements than before
   double added_bytes = 0;             ///< that the rank that sends most sends more than before, with ring algorithms
   std::vector<std::string> verified;  ///< engines that found it right at the file's own layout
+  std::string verified_at;            ///< where none decides, the layout at which symbolic did: "dp 2, pp 2"; else ""
   std::string host_left_out;          ///< why the host engine is not among them: a full sentence; "" where it is
   /// Whether norms count and clips change, in each optimizer step, every gradient that they do before. None where that
   /// was not looked at.

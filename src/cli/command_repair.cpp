@@ -51,7 +51,7 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
         fmt::format("of a layout of this size no more than {} are tried", counted(found.limit, "schedule"));
   findings.not_tried = found.not_tried;
   findings.tried = found.tried;
-  findings.found = static_cast<int>(found.repairs.size());
+  findings.found = static_cast<int>(found.repairs.size()) + found.wrong_at_own_sizes;
   findings.repairs = diagnosis::best_repairs(result, found, most);
   findings.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return findings;

@@ -26,6 +26,7 @@
 #include "src/diagnosis/mpi_processes.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/outcome_verdict.h"
+#include "src/diagnosis/own_sizes.h"
 #include "src/diagnosis/stopwatch.h"
 #include "src/diagnosis/uneven_factors.h"
 #include "src/expression/parsed_once.h"
@@ -146,10 +147,8 @@ void try_blame(CheckResult& result, const CheckOptions& options) {
 /// Where that costs less than a second the ranks of a large layout are replayed as well, and both must agree. Whether
 /// they were.
 bool replay_beside(CheckResult& result, const EngineResult& by_classes) {
-  constexpr double most_calls = 5e4, most_terms = 1e6;
   const Schedule& schedule = *result.scenario->schedule;
-  const diagnosis::Workload workload = diagnosis::estimate_workload(schedule);
-  if (workload.calls > most_calls || workload.terms > most_terms) return false;
+  if (!diagnosis::is_replayed_beside(schedule)) return false;
   Verdict replayed = Verdict::match;
   try {
     replayed = diagnosis::replayed_verdict(schedule);

@@ -70,6 +70,12 @@ void SearchForRepairs::search() {
   }
   look_for_idle();
   try_around();
+  if (!space_.sizes().empty()) return;
+  for (FoundRepair& repair : found_.repairs) {
+    repair.looked_at_own_sizes = true;
+    repair.right_at_own_sizes = true;
+    repair.verified_by = "symbolic";
+  }
 }
 
 /// Of the first repairs; those that leave a step idle go behind others, which come to be the first then.
@@ -251,14 +257,35 @@ void SearchForRepairs::keep_right_here() {
               static_cast<double>(here.steps().schedule_of().model.parameters().size()) >
           most_buffers ||
       is_large(here.steps().schedule_of()))
-    return;
+    return drop_wrong_here();
   // All or nothing: a judge that is cut off throws.
   std::vector<FoundRepair> right;
   for (const FoundRepair& repair : found_.repairs) {
-    if (here.judge(repair.plain_edits()).right()) right.push_back(repair);
+    if (!here.judge(repair.plain_edits()).right()) continue;
+    right.push_back(repair);
+    right.back().looked_at_own_sizes = true;
+    right.back().right_at_own_sizes = true;
+    right.back().verified_by = "symbolic";
   }
   found_.repairs = std::move(right);
   seen_.clear();  // its numbers mean the repairs that there were
+}
+
+/// Where that is too much for each of them, those that come before the first that stands.
+void SearchForRepairs::drop_wrong_here() {
+  constexpr std::size_t most_looked_at = 8;
+  if (!own_sizes_) own_sizes_.emplace(result_);
+  std::stable_sort(found_.repairs.begin(), found_.repairs.end(), [&](const FoundRepair& a, const FoundRepair& b) {
+    return options_.order ? options_.order(a) < options_.order(b) : ranks_before(a, b);
+  });
+  const auto is_wrong = [](const FoundRepair& repair) { return repair.right_at_own_sizes == false; };
+  for (std::size_t at = 0; at < std::min(most_looked_at, found_.repairs.size()); ++at) {
+    own_sizes_->look_at(found_.repairs[at]);
+    if (!is_wrong(found_.repairs[at])) break;
+  }
+  const std::size_t dropped = std::erase_if(found_.repairs, is_wrong);
+  if (dropped > 0) seen_.clear();  // its numbers mean the repairs that there were
+  found_.wrong_at_own_sizes += static_cast<int>(dropped);
 }
 
 /// All but those that restore or insert, by distance, the nearest first.

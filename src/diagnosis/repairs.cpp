@@ -50,6 +50,7 @@ RepairSearch find_repairs(const CheckResult& result, const RepairOptions& option
   try {
     const SmallLayout smallest = smallest_layout(result);
     search = SearchForRepairs(result, options, smallest).run();
+    search.at = smallest.sizes.to_string();
     constexpr int small_world = 64;
     if (!search.repairs.empty() || !search.cut_off.empty() || smallest.sizes.empty() ||
         result.scenario->schedule->mesh.world() > small_world)
