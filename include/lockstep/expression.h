@@ -90,7 +90,12 @@ class Expression {
   /// The same expression with the names in `names` replaced by their values and constant parts
   /// worked out.
   Expression substitute(const std::map<std::string, ExpressionValue, std::less<>>& names) const;
-  /// As text that parse() reads back to the same expression.
+  /// The same, and names in `expressions` stand for these, which are shared and not worked out again. No name is in
+  /// both.
+  Expression substitute(const std::map<std::string, ExpressionValue, std::less<>>& names,
+                        const std::map<std::string, Expression, std::less<>>& expressions) const;
+  /// As text that parse() reads back to the same expression. An expression that shares its parts may be a text without
+  /// end: OverBudget where it has millions of characters.
   std::string to_string() const;
   /// As it was parsed; to_string() where it was not.
   std::string text() const;
@@ -111,11 +116,21 @@ class Expression {
   struct Content;
   /// The expression as a tree, for engines that read it over other values (src/expression/node.h).
   const Node& tree() const;
+  const std::shared_ptr<const Node>& root() const;
+  /// The expression that such a tree is.
+  static Expression of(std::shared_ptr<const Node> tree);
 
  private:
   explicit Expression(std::shared_ptr<const Content> content) : content_(std::move(content)) {}
 
   std::shared_ptr<const Content> content_;
 };
+
+/// A total order: shorter ones first. Equal ones have the same operations, however they were written.
+struct ExpressionOrder {
+  bool operator()(const Expression& a, const Expression& b) const;
+};
+using Expressions = std::set<Expression, ExpressionOrder>;
+using TextsOfExpressions = std::map<Expression, std::string, ExpressionOrder>;
 
 }  // namespace lockstep

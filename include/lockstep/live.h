@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/edit.h"
 #include "lockstep/json.h"
 #include "lockstep/mistake.h"
 #include "lockstep/model.h"
@@ -174,7 +175,7 @@ struct VerifyResult {
   /// The collectives at fault and their repair, as check_scenario says them of what record_run writes; only where that
   /// predicts everything that was measured, and all parameters were looked at.
   std::vector<StepAtFault> blame;
-  std::vector<Json> repair;  ///< edits of that scenario after which everything matches; the first repair that was found
+  std::vector<Edit> repair;  ///< edits of that scenario after which everything matches; the first repair that was found
   std::string not_blamed;    ///< something is wrong, and why no step is named: a sentence; ""
   std::optional<VerifiedReference> reference;
 

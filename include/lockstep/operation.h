@@ -51,6 +51,18 @@ struct Operation {
   bool equal_slices = false;  ///< it has one length for all slices, and pads those that are shorter
   bool joins_family = false;  ///< members answer together for every element (scenario-format.md)
 
+  /// What a step of it does, for sentences: "sums the gradients of ["a"] over dp (2 ranks)". In braces stand what the
+  /// step says: {sums} ("averages" where it does), {of} and {of_uses} (its parameters and uses, with the word in
+  /// front), {group}, {by}, {from}, {to}, {for}.
+  std::string_view deed;
+  /// An op that may have been meant where this one stands, and the keys of a step that it does not take. One that
+  /// speaks of no group may stand for a collective over the ranks that its factor counts.
+  struct Instead {
+    Op op;
+    std::vector<std::string_view> without = {};
+  };
+  std::vector<Instead> instead = {};
+
   /// Elements that all members together send, in multiples of (n-1) times the buffer's elements.
   int ring_sends = 0;
   /// The same collective by another road: a ring or a chain among n members. Null where no data moves.

@@ -11,17 +11,10 @@
 
 #include "lockstep/parametric.h"
 #include "lockstep/scenario.h"
+#include "lockstep/sizes.h"
+#include "lockstep/timeline.h"
 
 namespace lockstep {
-
-/// Sizes of one layout that a proof speaks of.
-struct Sizes {
-  std::map<Axis, int> axes;          ///< tp, cp, sp, dp (or dp_shard and dp_replicate), pp: those that are open
-  std::optional<int> micro_batches;  ///< none: as the scenario has them
-  auto operator<=>(const Sizes&) const = default;
-};
-/// "dp 2, pp 4, 3 micro-batches"
-std::string describe(const Sizes& sizes);
 
 /// What was found out about a scenario for every size at once.
 struct Proof {
@@ -77,14 +70,17 @@ struct Proof {
   };
   std::vector<Kept> kept;
   std::vector<std::string> wrong_parameters;  ///< by name, one for each way of behaving
-  /// The smallest layout at which it is wrong, found by enumeration and confirmed by the symbolic engine.
+  /// The smallest layout at which it is wrong, found by enumeration and confirmed by the symbolic engine; the file's
+  /// own where the cases do not decide and that one is wrong.
   struct Counterexample {
     Sizes sizes;
     Json document;  ///< a scenario
     int rank = 0;
     std::string parameter, got, expected;
-    bool unowned = false;  ///< nobody answers for some of its elements
-    std::string counted;   ///< how often the norm counts some of its elements, where that is what is wrong
+    Outcome::Kind ended = Outcome::Kind::complete;  ///< no rank gets a gradient, or not the same in each run
+    bool of_file = false;                           ///< it is the file's own, and smaller ones may be wrong as well
+    bool unowned = false;                           ///< nobody answers for some of its elements
+    std::string counted;  ///< how often the norm counts some of its elements, where that is what is wrong
   };
   std::optional<Counterexample> counterexample;
   int classes = 0;  ///< of parameters that behave alike, all cases together
@@ -104,12 +100,14 @@ class Prover {
     enum class Open { all, named };
     Open open = Open::all;
     std::set<Axis> also_open;  ///< axes that are open as though the layout named them; some of the others may be "any"
-    /// Reads the scenario's document after its sizes were changed; throws InputError where it is refused. Null: as a
-    /// file of its own. What it returns must stay as it is as long as the prover lives.
-    std::function<Scenario(const Json& document)> read = nullptr;
+    /// Reads the scenario at sizes; throws InputError where they are refused. Null: as a file of its own. What it
+    /// returns must stay as it is as long as the prover lives.
+    std::function<Scenario(const Sizes& sizes)> read = nullptr;
     std::set<Axis> fixed;              ///< axes that stay as the scenario has them
     bool fixed_micro_batches = false;  ///< so does the number of micro-batches
-    int budget = 1;                    ///< how many times the usual work and memory it may take
+    /// Where the cases do not decide it, the file's own sizes are replayed too: it may be wrong at these.
+    bool own_sizes = false;
+    int budget = 1;  ///< how many times the usual work and memory it may take
   };
   explicit Prover(const Scenario& scenario);
   Prover(const Scenario& scenario, Options options);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/edit.h"
 #include "lockstep/json.h"
 
 namespace lockstep {
@@ -21,7 +22,7 @@ struct Blame {
 
 /// Edits of a schedule after which everything matches.
 struct Repair {
-  std::vector<Json> edits;            ///< in the scenario's words, to stand behind those of the file
+  std::vector<Edit> edits;            ///< to stand behind those of the file
   std::vector<std::string> steps;     ///< by edit: the step that it changes, removes or adds
   int sizes = 0;                      ///< layouts around the file's at which it was tried
   int right_sizes = 0;                ///< and at which it is right
@@ -30,6 +31,7 @@ struct Repair {
   bool other_owners = false;          ///< other ranks own other elements than before
   double added_bytes = 0;             ///< that the rank that sends most sends more than before, with ring algorithms
   std::vector<std::string> verified;  ///< engines that found it right at the file's own layout
+  std::string verified_at;            ///< where none decides, the layout at which symbolic did: "dp 2, pp 2"; else ""
   std::string host_left_out;          ///< why the host engine is not among them: a full sentence; "" where it is
   /// Whether norms count and clips change, in each optimizer step, every gradient that they do before. None where that
   /// was not looked at.

@@ -13,6 +13,7 @@
 #include "lockstep/edit.h"
 #include "lockstep/json.h"
 #include "lockstep/schedule.h"
+#include "lockstep/sizes.h"
 
 namespace lockstep {
 
@@ -70,10 +71,18 @@ struct Scenario {
   std::optional<Preset> preset;              ///< none where the scenario lists its parameters
   /// Only where it was read for open sizes: the conditions on sizes by which the framework file came to these steps and
   /// this loss, as expressions of nothing else. At other sizes at which they come out alike it comes to the same.
-  std::set<std::string> decided_conditions;
+  Expressions decided_conditions;
   /// Only where it was read for open sizes: the conditions of rules of its framework and its model, as expressions of
   /// sizes, that hold at other sizes and refuse these.
-  std::map<std::string, std::string> rules;
+  TextsOfExpressions rules;
+};
+
+/// What a file would say in another way: a value, which takes the place of what it says.
+struct WhatIf {
+  Sizes sizes = {};
+  std::vector<Edit> edits = {};            ///< behind those that it has
+  std::set<std::size_t> left_out = {};     ///< of the edits that it has, by their places in the list
+  std::vector<Json::Member> options = {};  ///< of its framework
 };
 
 /// Reads a scenario. Throws InputError with every mistake of the file.
@@ -81,6 +90,11 @@ Scenario read_scenario(const std::shared_ptr<const Source>& source);
 /// The same of a document, perhaps changed since it was read: as if `file` said it, in whose folder the frameworks and
 /// models that it names are. Mistakes have the places that its values have.
 Scenario read_scenario(const Json& document, const std::string& file);
+/// The same as it would be with some changes, and without what it expects, which is of the file as it is. Mistakes keep
+/// their places; `document` is then one that says all of it.
+Scenario read_scenario(const Json& document, const std::string& file, const WhatIf& what_if);
+/// A scenario that was read, with some changes; null where it is refused.
+std::shared_ptr<const Scenario> read_if_allowed(const Scenario& scenario, const WhatIf& what_if);
 /// The path that stands for standard input, and what messages and reports call it. A file of that name is "./<stdin>".
 inline constexpr std::string_view standard_input_name = "<stdin>";
 /// How a command line names the file: "-" for standard input, quoted, on one line, where a shell would take it apart.

@@ -87,6 +87,9 @@ class SymbolicEngine : public FormReader {
   /// What a rank's buffer holds now: covers [0, numel), neighbours with equal forms merged.
   /// `name` is the buffer ("grad", …).
   std::vector<Content> content(int rank, int buffer, const std::string& name) const;
+  /// What the rank hands to its optimizer of a buffer, in an optimizer step that the last run() completed: of the
+  /// elements that it owns, ascending.
+  std::vector<Content> handed_over(int rank, int buffer, int optimizer_step) const;
 
   std::vector<Term> terms(int form, int rank, int buffer) const override;
   int reference(int logical, int piece, int optimizer_step) override;

@@ -53,6 +53,7 @@ int run(const ProveArguments& arguments) {
   const std::int64_t budget = number_of("--budget", arguments.budget, largest_budget);
   Prover::Options options = open_axes(arguments.open);
   options.steps = arguments.proof;
+  options.own_sizes = true;
   options.budget = static_cast<int>(budget);
   const std::vector<std::string> files = scenario_files(arguments.paths);
   if (files.empty()) return nothing_found(arguments.paths);
@@ -132,8 +133,9 @@ Command prove_command() {
       "Then it follows all ranks at once, exactly, in a time that does not depend on the sizes. The answer holds for "
       "every number of ranks and, where tokens are uneven, for every number of tokens: right for every size; or for "
       "which sizes it is wrong, with the smallest layout at which it is, replayed on every rank. Sizes that the "
-      "scenario refuses are listed with its reason, and so is what a proof cannot follow; `lockstep check` decides "
-      "that for the sizes in the file. Exit status 0 if it is proved right, 1 if it is wrong for some size or not "
+      "scenario refuses are listed with its reason, and so is what a proof cannot follow; then the sizes in the file "
+      "are replayed as well, and `lockstep check` decides about these. Exit status 0 if it is proved right, 1 if it is "
+      "wrong for some size or not "
       "decided.";
   command.examples = {
       {"lockstep prove scenario.json", "for which sizes is it right?"},

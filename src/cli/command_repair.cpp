@@ -51,7 +51,7 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
         fmt::format("of a layout of this size no more than {} are tried", counted(found.limit, "schedule"));
   findings.not_tried = found.not_tried;
   findings.tried = found.tried;
-  findings.found = static_cast<int>(found.repairs.size());
+  findings.found = static_cast<int>(found.repairs.size()) + found.wrong_at_own_sizes;
   findings.without_norm = found.without_norm;
   findings.repairs = diagnosis::best_repairs(result, found, most);
   findings.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -100,7 +100,7 @@ void write_repaired(const CheckResult& result, const report::RepairFindings& fin
         findings.repairs.size() == 1 ? "is 1 repair" : fmt::format("are {} repairs", findings.repairs.size()),
         result.file));
   std::vector<std::string> edits;
-  for (const Json& edit : findings.repairs[take - 1].edits) edits.push_back(report::one_line(edit));
+  for (const Edit& edit : findings.repairs[take - 1].edits) edits.push_back(report::one_line(to_json(edit)));
   // Where sizes are "any", the result is about a scenario of given ones.
   const Scenario as_written = read_scenario_file(result.file);
   const std::string path = arguments.write ? result.file : arguments.to;

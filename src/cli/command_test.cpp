@@ -40,7 +40,7 @@ std::string first_wrong(const CheckResult& result) {
                      divergence.point.why);
 }
 
-Outcome judge(const CheckResult& result) {
+Outcome outcome_of(const CheckResult& result) {
   if (!result.disagreement.empty()) return {"FAIL", exit_failure, {result.disagreement}};
   const bool expects = result.scenario != nullptr && result.scenario->expect;
   const bool expects_error =
@@ -121,7 +121,7 @@ int test(const TestArguments& arguments, CheckOptions check, const std::vector<s
   int status = exit_right;
   bool judged = false;
   check_files(files, check, [&](const CheckResult& result) {
-    const Outcome outcome = judge(result);
+    const Outcome outcome = outcome_of(result);
     judged = judged || outcome.word != "skip";
     status = std::max(status, outcome.status);
     counts.add(outcome);

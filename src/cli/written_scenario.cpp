@@ -25,7 +25,7 @@ std::string verdict_text(const CheckResult& result) {
 
 }  // namespace
 
-CheckResult judged(const std::string& file, const std::string& text) {
+CheckResult quick_check(const std::string& file, const std::string& text) {
   CheckResult result;
   result.file = file;
   try {
@@ -39,7 +39,7 @@ CheckResult judged(const std::string& file, const std::string& text) {
 }
 
 std::string why_no_scenario(const std::string& file, const std::string& text) {
-  const CheckResult result = judged(file, text);
+  const CheckResult result = quick_check(file, text);
   return result.verdict == Verdict::error && !result.errors.empty() ? result.errors.front().message : "";
 }
 
@@ -53,7 +53,7 @@ void want_same_verdict(const Scenario& scenario) {
   if (scenario.layout.any.empty() && !scenario::has_any_micro_batches(scenario)) return;
   const std::string written =
       verdict_text(check_scenario(std::make_shared<const Scenario>(scenario), CheckOptions::verdict_alone()));
-  const std::string plain = verdict_text(judged(scenario.file, write_json(scenario.resolved)));
+  const std::string plain = verdict_text(quick_check(scenario.file, write_json(scenario.resolved)));
   if (written == plain) return;
   usage_error(
       fmt::format("{} has sizes that are \"any\", and as plain steps it would not be the same: it is {}, and they are "

@@ -8,7 +8,7 @@
 namespace lockstep::cli {
 
 /// What `lockstep check` would say of a scenario that is about to be written, quickly: replayed by formula alone.
-CheckResult judged(const std::string& file, const std::string& text);
+CheckResult quick_check(const std::string& file, const std::string& text);
 
 /// Why the text would be no scenario that is decided; "" where it is one.
 std::string why_no_scenario(const std::string& file, const std::string& text);

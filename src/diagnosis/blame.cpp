@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "lockstep/operation.h"
 #include "lockstep/scenario.h"
 #include "src/diagnosis/mechanism.h"
+#include "src/diagnosis/own_sizes.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/repairs.h"
 #include "src/diagnosis/step_list.h"
@@ -64,16 +66,24 @@ RepairOptions::Order order_of(const CheckResult& result, const FoundRepair& repa
           std::max(repair.added_bytes, 0.0)};
 }
 
-const FoundRepair* explaining(const RepairSearch& search, const RepairOptions& options) {
-  const FoundRepair* best = nullptr;
-  RepairOptions::Order least;
-  for (const FoundRepair& repair : search.repairs) {
-    RepairOptions::Order order = options.order(repair);
-    if (best != nullptr && !(order < least)) continue;
-    best = &repair;
-    least = std::move(order);
+/// The first that is not wrong at the file's own sizes; null where none of the best is.
+const FoundRepair* explaining(const CheckResult& result, RepairSearch& search, const RepairOptions& options) {
+  constexpr std::size_t most_looked_at = 8;
+  std::vector<std::pair<RepairOptions::Order, FoundRepair*>> list;
+  list.reserve(search.repairs.size());
+  for (FoundRepair& repair : search.repairs) list.emplace_back(options.order(repair), &repair);
+  std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (list.size() > most_looked_at) list.resize(most_looked_at);
+  std::optional<OwnSizes> own_sizes;
+  for (const auto& [order, repair] : list) {
+    if (!repair->looked_at_own_sizes) {
+      if (!own_sizes) own_sizes.emplace(result);
+      own_sizes->look_at(*repair);
+    }
+    if (repair->right_at_own_sizes.value_or(true)) return repair;
+    ++search.wrong_at_own_sizes;
   }
-  return best;
+  return nullptr;
 }
 
 /// A step that mixes what it should not explains more than one that could be added to mend it, or than two edits. A
@@ -123,16 +133,26 @@ void search_blame(CheckResult& result, bool for_blame_alone) {
   options.wanted = divergence_steps;
   options.order = [&](const FoundRepair& repair) { return order_of(result, repair, divergence_steps); };
   options.alone_around = !for_blame_alone;
-  const RepairSearch search = find_repairs(result, options);
+  RepairSearch search = find_repairs(result, options);
   if (!search.cut_off.empty()) {
     // The nearest repair may be among those that were not tried.
     result.notes.push_back(fmt::format("The search for the step at fault was cut off: {}.", search.cut_off));
     return;
   }
-  const FoundRepair* repair = explaining(search, options);
+  const FoundRepair* repair = explaining(result, search, options);
+  if (repair == nullptr && search.wrong_at_own_sizes > 0) {
+    result.notes.push_back(fmt::format(
+        "Edits make the file right at {}, and not at its own sizes: something goes wrong here that does not "
+        "go wrong there.",
+        search.at));
+  }
   if (repair == nullptr) return;
   Repair plain = repair->plain();
-  plain.verified = {"symbolic"};
+  if (repair->right_at_own_sizes) {
+    plain.verified = {repair->verified_by};
+  } else {
+    plain.verified_at = search.at;
+  }
   const std::vector<ListedStep> steps = listed_steps(result.scenario->schedule->steps);
   std::vector<Blame> blame;
   for (const Candidate& edit : repair->edits) {

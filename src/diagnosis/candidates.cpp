@@ -190,40 +190,16 @@ class StepEdits : private StepEditor {
 
   /// Another op in its place that says the same otherwise.
   void kind_of_step() {
-    const auto become = [&](Op op, std::vector<std::string_view> without) {
-      std::erase_if(without, [&](std::string_view key) { return !has(key); });
-      add(Kind::operation, Edit::set(step_.name, scenario::with({}, "op", &Step::op, op), std::move(without)));
-    };
-    switch (step_.op) {
-      case Op::all_reduce:
-        become(Op::reduce_scatter, {});
-        become(Op::all_gather, {"reduce"});
-        break;
-      case Op::reduce_scatter:
-      case Op::reduce_scatter_v:
-        become(Op::all_reduce, {"geometry", "on"});
-        break;
-      case Op::all_gather:
-        become(Op::all_reduce, {"geometry"});
-        break;
-      case Op::own:
-        if (step_.over && !step_.over->picks.empty()) reduce_as_well();
-        break;
-      case Op::scale:
-        sum_instead();
-        break;
-      case Op::reduce:
-      case Op::broadcast:
-        become(Op::all_reduce, {"root"});
-        break;
-      case Op::copy:
-        become(Op::accumulate, {});
-        break;
-      case Op::accumulate:
-        become(Op::copy, {});
-        break;
-      default:
-        break;
+    for (const Operation::Instead& instead : row_.instead) {
+      if (!operation(instead.op).collective) {
+        become(instead);
+      } else if (!row_.of_a_group()) {
+        sum_instead(instead);
+      } else if (row_.collective) {
+        become(instead);
+      } else if (step_.over && !step_.over->picks.empty()) {
+        reduce_as_well(instead);
+      }
     }
     if (step_.on_owned) {
       remove(Kind::operation, "on");
@@ -232,9 +208,15 @@ class StepEdits : private StepEditor {
     }
   }
 
+  void become(const Operation::Instead& instead) {
+    std::vector<std::string_view> without = instead.without;
+    std::erase_if(without, [&](std::string_view key) { return !has(key); });
+    add(Kind::operation, Edit::set(step_.name, scenario::with({}, "op", &Step::op, instead.op), std::move(without)));
+  }
+
   /// Who says who owns what may have been meant to add it up too: here or where backward writes it.
-  void reduce_as_well() {
-    const Step reduction = scenario::with({}, "op", &Step::op, Op::reduce_scatter);
+  void reduce_as_well(const Operation::Instead& instead) {
+    const Step reduction = scenario::with({}, "op", &Step::op, instead.op);
     add(Kind::operation, Edit::set(step_.name, reduction));
     for (const std::string& buffer : values_.buffers) {
       if (buffer != step_.buffer)
@@ -243,20 +225,20 @@ class StepEdits : private StepEditor {
   }
 
   /// A factor that is the number of ranks is the sum over them where all have the same.
-  void sum_instead() {
+  void sum_instead(const Operation::Instead& instead) {
     const std::string by = Product::of(step_.by).to_string();
     for (const Over& group : values_.groups) {
       if (group.picks.size() != 1 || group.picks.front().coordinates || name_of(group.picks.front().axis) != by)
         continue;
-      Step sum = scenario::with({}, "op", &Step::op, Op::all_reduce);
+      Step sum = scenario::with({}, "op", &Step::op, instead.op);
       sum = scenario::with(std::move(sum), "over", &Step::over, std::optional(group));
-      add(Kind::operation, Edit::set(step_.name, std::move(sum), {"by"}));
+      add(Kind::operation, Edit::set(step_.name, std::move(sum), instead.without));
     }
   }
 
   void buffer() {
     if (values_.buffers.size() < 2 || step_.op == Op::wait) return;
-    const bool two = step_.op == Op::copy || step_.op == Op::accumulate;
+    const bool two = row_.reads_from();
     for (const std::string& other : values_.buffers) {
       if (two) set(Kind::buffer, "from", &Step::from, other);
       set(Kind::buffer, two ? "to" : "buffer", &Step::buffer, other);

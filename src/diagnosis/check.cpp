@@ -26,6 +26,7 @@
 #include "src/diagnosis/mpi_processes.h"
 #include "src/diagnosis/other_tests.h"
 #include "src/diagnosis/outcome_verdict.h"
+#include "src/diagnosis/own_sizes.h"
 #include "src/diagnosis/stopwatch.h"
 #include "src/diagnosis/uneven_factors.h"
 #include "src/expression/parsed_once.h"
@@ -146,10 +147,8 @@ void try_blame(CheckResult& result, const CheckOptions& options) {
 /// Where that costs less than a second the ranks of a large layout are replayed as well, and both must agree. Whether
 /// they were.
 bool replay_beside(CheckResult& result, const EngineResult& by_classes) {
-  constexpr double most_calls = 5e4, most_terms = 1e6;
   const Schedule& schedule = *result.scenario->schedule;
-  const diagnosis::Workload workload = diagnosis::estimate_workload(schedule);
-  if (workload.calls > most_calls || workload.terms > most_terms) return false;
+  if (!diagnosis::is_replayed_beside(schedule)) return false;
   Verdict replayed = Verdict::match;
   try {
     replayed = diagnosis::replayed_verdict(schedule);
@@ -315,9 +314,9 @@ CheckResult check_scenario(std::shared_ptr<const Scenario> scenario, const Check
 namespace {
 
 /// What ranks meet while they run, where the file is read without a mistake.
-std::vector<Diagnostic> mistakes_of_ranks(const Json& document, const std::string& file) {
+std::vector<Diagnostic> mistakes_of_ranks(const Scenario& file, const WhatIf& fewer) {
   try {
-    const Scenario scenario = read_scenario(document, file);
+    const Scenario scenario = read_scenario(file.document, file.file, fewer);
     if (scenario.schedule != nullptr) walk(*scenario.schedule);
   } catch (const InputError& error) {
     return error.diagnostics();
@@ -343,7 +342,7 @@ CheckResult check_named(const std::string& file, const CheckOptions& options) {
                         fmt::format("The file is read with --set {}.", fmt::join(scenario->changes, " --set ")));
   if (result.verdict == Verdict::error && !result.machine_failed && scenario->schedule != nullptr)
     result.errors = scenario::at_their_edits(result.errors, scenario->document,
-                                             [&](const Json& other) { return mistakes_of_ranks(other, file); });
+                                             [&](const WhatIf& fewer) { return mistakes_of_ranks(*scenario, fewer); });
   return result;
 }
 

@@ -10,10 +10,7 @@ namespace lockstep::diagnosis {
 
 /// What every rank hands to its optimizer, of one optimizer step.
 struct HandedOver {
-  struct Piece {
-    Interval elements;
-    int form = 0;
-  };
+  using Piece = SymbolicEngine::Content;
   /// By rank and buffer: what it owns, ascending.
   std::vector<std::vector<std::vector<Piece>>> pieces;
 };

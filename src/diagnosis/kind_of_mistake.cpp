@@ -13,24 +13,6 @@ namespace lockstep::diagnosis {
 
 namespace {
 
-/// The scenario without one of its edits; null where the others need it, or where it is what makes the file valid.
-std::shared_ptr<const Scenario> without_edit(const Scenario& scenario, std::size_t index) {
-  Json document = scenario.document;
-  Json schedule = *document.find("schedule");
-  Json list = *schedule.find("edits");
-  std::vector<Json> others = list.items();
-  others.erase(others.begin() + static_cast<std::ptrdiff_t>(index));
-  list.set_items(std::move(others));
-  schedule.set("edits", list);
-  document.set("schedule", schedule);
-  document.remove("expect");
-  try {
-    return std::make_shared<const Scenario>(read_scenario(document, scenario.file));
-  } catch (const InputError&) {
-    return nullptr;
-  }
-}
-
 const Step* find_step(const std::vector<Step>& steps, const std::string& name) {
   for (const Step& step : steps) {
     if (step.name == name) return &step;
@@ -79,7 +61,8 @@ std::optional<Mistake> kind_by_edits(const CheckResult& result) {
   constexpr std::size_t most_edits = 32;
   if (edits.size() > most_edits) return std::nullopt;
   for (std::size_t index = 0; index < edits.size(); ++index) {
-    const std::shared_ptr<const Scenario> right = without_edit(*result.scenario, index);
+    // Null where the others need it, or where it is what makes the file valid.
+    const auto right = read_if_allowed(*result.scenario, {.left_out = {index}});
     if (right == nullptr || check_scenario(right, CheckOptions::verdict_alone()).verdict != Verdict::match) continue;
     return kind_of_edit(edits[index], *right->schedule);
   }

@@ -12,7 +12,6 @@
 #include "lockstep/edit.h"
 #include "lockstep/scenario.h"
 #include "src/base/at.h"
-#include "src/scenario/editable_steps.h"
 
 namespace lockstep::diagnosis {
 
@@ -68,15 +67,10 @@ void add_ties(const Model& model, int original, std::vector<Edit>& edits) {
 
 /// "" where that is not known.
 std::string verdict_with(const CheckResult& result, const std::vector<Edit>& edits) {
-  try {
-    Json document = scenario::with_edits(result.scenario->document, edits);
-    document.remove("expect");
-    const auto tied = std::make_shared<const Scenario>(read_scenario(document, result.scenario->file));
-    const Verdict verdict = check_scenario(tied, CheckOptions::verdict_alone()).verdict;
-    return verdict == Verdict::error ? "" : verdict == Verdict::match ? "right" : "not right either";
-  } catch (const InputError&) {
-    return "";
-  }
+  const auto tied = read_if_allowed(*result.scenario, {.edits = edits});
+  if (tied == nullptr) return "";
+  const Verdict verdict = check_scenario(tied, CheckOptions::verdict_alone()).verdict;
+  return verdict == Verdict::error ? "" : verdict == Verdict::match ? "right" : "not right either";
 }
 
 }  // namespace

@@ -20,7 +20,6 @@
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/stopwatch.h"
 #include "src/expression/parsed_once.h"
-#include "src/scenario/editable_steps.h"
 
 namespace lockstep::diagnosis {
 
@@ -209,7 +208,7 @@ class Run {
     seen_ = {hash_of(*small_.scenario)};
     std::size_t tried = 0;
     try {
-      for (; tried < edits.size(); ++tried) judge(edits[tried]);
+      for (; tried < edits.size(); ++tried) try_edit(edits[tried]);
     } catch (const OverBudget& over) {
       mutation_.cut_off = over.what();
       mutation_.untried = static_cast<int>(edits.size() - tried);
@@ -220,14 +219,16 @@ class Run {
 
  private:
   static std::size_t hash_of(const Scenario& scenario) {
-    return std::hash<std::string>()(write_json(scenario.resolved));
+    Json resolved = scenario.resolved;
+    resolved.remove("expect");
+    return std::hash<std::string>()(write_json(resolved));
   }
 
   Scenario edited(const Scenario& scenario, const Edit& edit) const {
-    return read_scenario(scenario::with_edits(scenario.document, {edit}), scenario_.file);
+    return read_scenario(scenario.document, scenario_.file, {.edits = {edit}});
   }
 
-  void judge(const Candidate& candidate) {
+  void try_edit(const Candidate& candidate) {
     Mutant mutant;
     mutant.kind = name_of(candidate.kind);
     mutant.step = candidate.step;
@@ -291,9 +292,8 @@ class Run {
   /// Whether a counterexample of an edited schedule is one: the schedule without the edit is right there.
   bool is_kill(const Proof::Counterexample& example, Mutant& mutant) const {
     if (!base_.right) {
-      Json document = example.document;
-      document.set("schedule", *scenario_.document.find("schedule"));
-      if (engines_.symbolic(*read_scenario(document, scenario_.file).schedule) != Verdict::match) return false;
+      const Scenario right = read_scenario(scenario_.document, scenario_.file, {example.sizes});
+      if (engines_.symbolic(*right.schedule) != Verdict::match) return false;
     }
     const Verdict verdict = engines_.symbolic(*read_scenario(example.document, scenario_.file).schedule);
     if (verdict == Verdict::match)

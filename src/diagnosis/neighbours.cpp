@@ -19,7 +19,7 @@ void Neighbours::try_on(FoundRepair& repair) {
   repair.tried_around = true;
   const std::vector<Edit> edits = repair.plain_edits();
   for (Neighbour& neighbour : neighbours_) {
-    const OracleAnswer answer = neighbour.oracle->judge(edits);
+    const OracleAnswer answer = neighbour.oracle->answer(edits);
     // A step that this size does not need is not there to be edited.
     if (answer.state == OracleAnswer::State::not_applicable) continue;
     ++repair.sizes;

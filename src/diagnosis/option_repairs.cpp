@@ -74,16 +74,8 @@ std::size_t steps_changed(const Schedule& before, const Schedule& after) {
   return now.size() + then.size() - 2 * same;
 }
 
-/// The file with another value, where the framework does not refuse it.
-std::optional<Scenario> read_with(const Scenario& scenario, const std::string& option, const Json& value) {
-  Json document = scenario::with_option(scenario.document, option, value);
-  document.remove("expect");
-  try {
-    return read_scenario(document, scenario.file);
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
-}
+/// The file with another value of an option.
+WhatIf with_value(const std::string& option, const Json& value) { return {.options = {{option, {}, value}}}; }
 
 /// The sizes that a value brings with it, where they are others than the file's: "dp 1, micro-batches 2".
 std::string other_sizes(const Scenario& before, const Scenario& after) {
@@ -136,11 +128,11 @@ class OptionSearch {
     bool tried = false;
     OptionRepair one;
     for (const Json& value : other_values(option, result_.scenario->layout)) {
-      const std::optional<Scenario> changed = read_with(*result_.scenario, option.name, value);
-      if (!changed || changed->schedule == nullptr) continue;
+      const auto changed = read_if_allowed(*result_.scenario, with_value(option.name, value));
+      if (changed == nullptr || changed->schedule == nullptr) continue;
       // A value that brings other micro-batches to the tokens that the file lists asks another question.
       const bool otherwise = reads_tokens_otherwise(*result_.scenario, *changed);
-      const Verdict verdict = otherwise ? Verdict::error : judge(*changed);
+      const Verdict verdict = otherwise ? Verdict::error : verdict_of(changed);
       if (verdict == Verdict::error) {
         ++found_.without_verdict;
         continue;
@@ -178,8 +170,7 @@ class OptionSearch {
     first.sizes = sizes;
     const Schedule &before = *result_.scenario->schedule, &after = *changed.schedule;
     try_around(changed, is_quickly_replayed(after) ? FileSizes() : small().sizes, first.repair);
-    const auto change = [&](const Json& document) { return scenario::with_option(document, option.name, value); };
-    if (!verify_change(result_, change, first.repair)) {
+    if (!verify_change(result_, with_value(option.name, value), first.repair)) {
       if (is_undecided(option, value)) {
         --found_.values;
         ++found_.without_verdict;
@@ -194,16 +185,15 @@ class OptionSearch {
 
   /// At the file's own sizes; where that takes much and classes of ranks do not decide, what is wrong at the small ones
   /// is left at that.
-  Verdict judge(const Scenario& changed) {
+  Verdict verdict_of(const std::shared_ptr<const Scenario>& scenario) {
     CheckOptions options = CheckOptions::verdict_alone();
-    const auto scenario = std::make_shared<const Scenario>(changed);
-    if (is_quickly_replayed(*changed.schedule)) return check_scenario(scenario, options).verdict;
+    if (is_quickly_replayed(*scenario->schedule)) return check_scenario(scenario, options).verdict;
     CheckOptions by_classes = options;
     by_classes.symbolic = false;
     by_classes.parametric = true;
     const Verdict here = check_scenario(scenario, by_classes).verdict;
     if (here != Verdict::error) return here;
-    const auto there = check_at(changed, small().sizes);
+    const auto there = check_at(*scenario, small().sizes);
     if (there == nullptr) return Verdict::error;
     if (there->verdict == Verdict::match) return check_scenario(scenario, options).verdict;
     if (there->verdict != Verdict::error && !small().sizes.empty()) {
@@ -230,10 +220,8 @@ class OptionSearch {
   /// Whether a file with sizes that are "any" has no verdict with that value, though numbers in their place have one.
   bool is_undecided(const FrameworkOption& option, const Json& value) const {
     if (!result_.written) return false;
-    const std::optional<Scenario> changed = read_with(*result_.written, option.name, value);
-    return !changed ||
-           check_scenario(std::make_shared<const Scenario>(*changed), CheckOptions::verdict_alone()).verdict ==
-               Verdict::error;
+    const auto changed = read_if_allowed(*result_.written, with_value(option.name, value));
+    return changed == nullptr || check_scenario(changed, CheckOptions::verdict_alone()).verdict == Verdict::error;
   }
 
   const SmallLayout& small() {

@@ -61,14 +61,14 @@ std::size_t owners_of(const Timeline& timeline) {
 
 }  // namespace
 
-OracleAnswer SymbolicOracle::judge(const std::vector<Edit>& edits) {
+OracleAnswer SymbolicOracle::answer(const std::vector<Edit>& edits) {
   std::optional<std::vector<Step>> steps = steps_.edited(edits);
-  return steps ? judge_these(*steps) : OracleAnswer{};
+  return steps ? answer_in_place(*steps) : OracleAnswer{};
 }
 
-OracleAnswer SymbolicOracle::judge_steps(std::vector<Step> steps) { return judge_these(steps); }
+OracleAnswer SymbolicOracle::answer_for(std::vector<Step> steps) { return answer_in_place(steps); }
 
-OracleAnswer SymbolicOracle::judge_these(std::vector<Step>& steps) {
+OracleAnswer SymbolicOracle::answer_in_place(std::vector<Step>& steps) {
   if (!steps_.are_valid(steps)) return {};
   struct Swapped {  // until the end, also where a budget is used up
     std::vector<Step>&of_candidate, &of_schedule;
@@ -77,13 +77,13 @@ OracleAnswer SymbolicOracle::judge_these(std::vector<Step>& steps) {
   steps.swap(steps_.schedule().steps);
   const Swapped swapped{steps, steps_.schedule().steps};
   try {
-    return answer();
+    return known_answer();
   } catch (const InputError&) {
     return {};  // what the walk meets on a rank: a division by zero, a bucket that n does not divide
   }
 }
 
-OracleAnswer SymbolicOracle::answer() {
+OracleAnswer SymbolicOracle::known_answer() {
   const Schedule& schedule = steps_.schedule_of();
   if (walks_ == nullptr) {
     walks_ = std::make_shared<schedule::WalkMemory>(schedule);

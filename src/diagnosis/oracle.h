@@ -40,26 +40,26 @@ struct OracleAnswer {
 class Oracle {
  public:
   virtual ~Oracle() = default;
-  virtual OracleAnswer judge(const std::vector<Edit>& edits) = 0;
+  virtual OracleAnswer answer(const std::vector<Edit>& edits) = 0;
 };
 
-/// The symbolic engine as an oracle: exact, for the sizes of the scenario. Its trials share what does not depend on the
-/// steps, and of those that come to the same one is replayed.
+/// The symbolic engine as an oracle: exact, for the sizes of the scenario. What it answers shares what does not depend
+/// on the steps, and of those that come to the same one is replayed.
 class SymbolicOracle : public Oracle {
  public:
   /// Of a schedule on these parameters. Throws InputError where they do not fit together.
   SymbolicOracle(const Schedule& schedule, std::vector<Parameter> parameters)
       : steps_(schedule, std::move(parameters)) {}
-  OracleAnswer judge(const std::vector<Edit>& edits) override;
+  OracleAnswer answer(const std::vector<Edit>& edits) override;
   /// The same for steps.
-  OracleAnswer judge_steps(std::vector<Step> steps);
+  OracleAnswer answer_for(std::vector<Step> steps);
   /// The same without a copy: they are what they were when it returns or throws.
-  OracleAnswer judge_these(std::vector<Step>& steps);
+  OracleAnswer answer_in_place(std::vector<Step>& steps);
   const scenario::EditableSteps& steps() const { return steps_; }
   scenario::EditableSteps& steps() { return steps_; }
 
  private:
-  OracleAnswer answer();
+  OracleAnswer known_answer();
   OracleAnswer replay();
 
   scenario::EditableSteps steps_;

@@ -44,9 +44,9 @@ void ParameterEdits::geometry() {
     other.kind = kind;
     change_geometry("geometry.kind", other);
   }
-  // A reduce_scatter cannot have those.
+  // One that has one length for all slices cannot have those.
   for (const Geometry& other : values_.geometries) {
-    if (step_.op != Op::reduce_scatter) change_geometry("geometry", other);
+    if (!row_.equal_slices) change_geometry("geometry", other);
   }
   if (old.kind != Geometry::Kind::bucket) return;
   const Words separate = old.separate.value_or(Selectors()).items();

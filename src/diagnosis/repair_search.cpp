@@ -48,8 +48,8 @@ RepairSearch SearchForRepairs::run() {
 }
 
 bool SearchForRepairs::is_at_limit() {
-  if (found_.tried <= space_.most_trials()) return false;
-  found_.limit = space_.most_trials();
+  if (found_.tried <= space_.most_tried()) return false;
+  found_.limit = space_.most_tried();
   return true;
 }
 
@@ -75,13 +75,19 @@ void SearchForRepairs::search() {
   }
   if (options_.pairs && !has_ordinary_repair()) {
     pairs_begun_ = true;
-    if (all_back_) judge({&*all_back_});
+    if (all_back_) answer_to({&*all_back_});
     complementary();
     sequential();
     keep_right_here();
   }
   look_for_idle();
   try_around();
+  if (!space_.sizes().empty()) return;
+  for (FoundRepair& repair : found_.repairs) {
+    repair.looked_at_own_sizes = true;
+    repair.right_at_own_sizes = true;
+    repair.verified_by = "symbolic";
+  }
 }
 
 /// Of the first repairs; those that leave a step idle go behind others, which come to be the first then.
@@ -117,7 +123,7 @@ void SearchForRepairs::try_around() {
 
 /// Applies edits and keeps them where they repair everything. Nothing where the schedule that comes out was seen
 /// before: of several edits that say the same the best is kept.
-std::optional<OracleAnswer> SearchForRepairs::judge(const std::vector<const Candidate*>& edits) {
+std::optional<OracleAnswer> SearchForRepairs::answer_to(const std::vector<const Candidate*>& edits) {
   std::optional<std::vector<Step>> steps = space_.steps().edited(edits_of(edits));
   if (!steps) return std::nullopt;
   const auto [seen, is_new] = seen_.emplace(scenario::content_hash(*steps), no_repair);
@@ -131,7 +137,7 @@ std::optional<OracleAnswer> SearchForRepairs::judge(const std::vector<const Cand
     return std::nullopt;
   }
   ++found_.tried;
-  const OracleAnswer answer = space_.judge(*steps);
+  const OracleAnswer answer = space_.answer(*steps);
   if (!answer.right()) return answer;
   if (!space_.says_the_same_in_the_file(edits, *steps)) {
     seen_.erase(seen);  // another edit may say it there
@@ -205,7 +211,7 @@ bool SearchForRepairs::does_nothing(const ListedStep& step, const std::vector<Ed
   more.push_back(Edit::drop(step.name()));
   std::optional<std::vector<Step>> steps = space_.steps().edited(more);
   if (!steps) return false;
-  const OracleAnswer answer = space_.judge(*steps);
+  const OracleAnswer answer = space_.answer(*steps);
   return answer.state == otherwise.state && answer.distance == otherwise.distance &&
          answer.wrong_buffers == otherwise.wrong_buffers && answer.owners == otherwise.owners;
 }
@@ -214,7 +220,7 @@ bool SearchForRepairs::did_nothing(const ListedStep& step) {
   const auto [known, is_new] = did_nothing_.emplace(step.name(), false);
   if (is_new) {
     std::vector<Step> steps = space_.steps().steps();
-    known->second = does_nothing(step, {}, space_.judge(steps));
+    known->second = does_nothing(step, {}, space_.answer(steps));
   }
   return known->second;
 }
@@ -226,7 +232,7 @@ void SearchForRepairs::look_for_idle(FoundRepair& repair) {
   const std::vector<Edit> edits = repair.plain_edits();
   std::optional<std::vector<Step>> steps = space_.steps().edited(edits);
   if (!steps) return;
-  const OracleAnswer answer = space_.judge(*steps);
+  const OracleAnswer answer = space_.answer(*steps);
   for (const ListedStep& step : listed_steps(*steps)) {
     if (step.op() == Op::each && step.step->steps.empty()) repair.leaves_idle = true;
     const Operation& row = operation(step.op());
@@ -264,14 +270,35 @@ void SearchForRepairs::keep_right_here() {
               static_cast<double>(here.steps().schedule_of().model.parameters().size()) >
           most_buffers ||
       is_large(here.steps().schedule_of()))
-    return;
-  // All or nothing: a judge that is cut off throws.
+    return drop_wrong_here();
+  // All or nothing: an oracle that is cut off throws.
   std::vector<FoundRepair> right;
   for (const FoundRepair& repair : found_.repairs) {
-    if (here.judge(repair.plain_edits()).right()) right.push_back(repair);
+    if (!here.answer(repair.plain_edits()).right()) continue;
+    right.push_back(repair);
+    right.back().looked_at_own_sizes = true;
+    right.back().right_at_own_sizes = true;
+    right.back().verified_by = "symbolic";
   }
   found_.repairs = std::move(right);
   seen_.clear();  // its numbers mean the repairs that there were
+}
+
+/// Where that is too much for each of them, those that come before the first that stands.
+void SearchForRepairs::drop_wrong_here() {
+  constexpr std::size_t most_looked_at = 8;
+  if (!own_sizes_) own_sizes_.emplace(result_);
+  std::stable_sort(found_.repairs.begin(), found_.repairs.end(), [&](const FoundRepair& a, const FoundRepair& b) {
+    return options_.order ? options_.order(a) < options_.order(b) : ranks_before(a, b);
+  });
+  const auto is_wrong = [](const FoundRepair& repair) { return repair.right_at_own_sizes == false; };
+  for (std::size_t at = 0; at < std::min(most_looked_at, found_.repairs.size()); ++at) {
+    own_sizes_->look_at(found_.repairs[at]);
+    if (!is_wrong(found_.repairs[at])) break;
+  }
+  const std::size_t dropped = std::erase_if(found_.repairs, is_wrong);
+  if (dropped > 0) seen_.clear();  // its numbers mean the repairs that there were
+  found_.wrong_at_own_sizes += static_cast<int>(dropped);
 }
 
 /// All but those that restore or insert, by distance, the nearest first.
@@ -335,10 +362,10 @@ void SearchForRepairs::single(std::vector<Candidate> candidates) {
     const bool is_relevant = space_.is_relevant(candidate, list);
     if (singles_left_) --*singles_left_;
     if (!is_relevant) continue;
-    const std::optional<OracleAnswer> answer = judge({&candidate});
+    const std::optional<OracleAnswer> answer = answer_to({&candidate});
     if (const std::optional<Candidate> two = in_two_steps(candidate);
         two && answer && answer->right() && !nearest_only_)
-      judge({&*two});
+      answer_to({&*two});
     if (!answer || answer->state != OracleAnswer::State::wrong) continue;
     const bool takes_back = candidate.kind == Candidate::Kind::restore || candidate.kind == Candidate::Kind::drop;
     if (takes_back && taking_back_.size() < most_first_edits) taking_back_.push_back(candidate);
@@ -357,7 +384,7 @@ void SearchForRepairs::look_at_all_back(const std::vector<Step>& steps, const st
   if (!all_back_) return;
   const std::vector<const Candidate*> edits = {&*all_back_};
   std::optional<std::vector<Step>> edited = space_.steps().edited(edits_of(edits));
-  if (!edited || !space_.judge(*edited).right() || !space_.says_the_same_in_the_file(edits, *edited)) return;
+  if (!edited || !space_.answer(*edited).right() || !space_.says_the_same_in_the_file(edits, *edited)) return;
   all_back_is_ = repair_of(edits, 0, false);
 }
 
@@ -367,11 +394,11 @@ void SearchForRepairs::complementary() {
   for (std::size_t a = 0; a < most; ++a) {
     for (std::size_t b = a + 1; b < most; ++b) {
       if (complete_each_other(firsts_[a].answer, firsts_[b].answer))
-        judge({&firsts_[a].candidate, &firsts_[b].candidate});
+        answer_to({&firsts_[a].candidate, &firsts_[b].candidate});
     }
   }
   for (std::size_t a = 0; a < taking_back_.size(); ++a) {
-    for (std::size_t b = a + 1; b < taking_back_.size(); ++b) judge({&taking_back_[a], &taking_back_[b]});
+    for (std::size_t b = a + 1; b < taking_back_.size(); ++b) answer_to({&taking_back_[a], &taking_back_[b]});
   }
 }
 
@@ -406,7 +433,7 @@ void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
   if (!inserts) std::ranges::move(norm_splits(*steps, space_.values()), std::back_inserter(all));
   for (const Candidate& second : all) {
     if (is_at_limit()) return;
-    if (space_.is_relevant(second, list)) judge({&first, &second});
+    if (space_.is_relevant(second, list)) answer_to({&first, &second});
   }
 }
 

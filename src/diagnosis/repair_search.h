@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/diagnosis/neighbours.h"
+#include "src/diagnosis/own_sizes.h"
 #include "src/diagnosis/repairs.h"
 #include "src/diagnosis/search_space.h"
 
@@ -34,7 +35,7 @@ class SearchForRepairs {
     OracleAnswer answer;
   };
 
-  std::optional<OracleAnswer> judge(const std::vector<const Candidate*>& edits);
+  std::optional<OracleAnswer> answer_to(const std::vector<const Candidate*>& edits);
   FoundRepair repair_of(const std::vector<const Candidate*>& edits, double added_bytes, bool other_owners) const;
   bool is_wanted(const FoundRepair& repair) const;
   bool has_ordinary_repair() const;
@@ -44,6 +45,7 @@ class SearchForRepairs {
   bool does_nothing(const ListedStep& step, const std::vector<Edit>& edits, const OracleAnswer& otherwise);
   bool did_nothing(const ListedStep& step);
   void keep_right_here();
+  void drop_wrong_here();
   void try_around();
   std::map<int, std::vector<Candidate>> other_candidates() const;
   void single();
@@ -59,6 +61,7 @@ class SearchForRepairs {
   const RepairOptions& options_;
   SearchSpace space_;
   Neighbours neighbours_;
+  std::optional<OwnSizes> own_sizes_;  // where they are not those of the space
   bool nearest_only_, stopped_ = false;
   std::vector<FirstEdit> firsts_, plain_firsts_;
   std::vector<Candidate> taking_back_;                   // restored or dropped, whether that alone is better or not

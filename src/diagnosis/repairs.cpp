@@ -28,7 +28,7 @@ std::vector<Edit> FoundRepair::plain_edits() const {
 Repair FoundRepair::plain() const {
   Repair repair;
   for (const Candidate& edit : edits) {
-    repair.edits.push_back(to_json(edit.edit));
+    repair.edits.push_back(edit.edit);
     repair.steps.push_back(edit.step);
   }
   repair.sizes = sizes;
@@ -50,6 +50,7 @@ RepairSearch find_repairs(const CheckResult& result, const RepairOptions& option
   try {
     const SmallLayout smallest = smallest_layout(result);
     search = SearchForRepairs(result, options, smallest).run();
+    search.at = smallest.sizes.to_string();
     constexpr int small_world = 64;
     if (!search.repairs.empty() || !search.cut_off.empty() || smallest.sizes.empty() ||
         result.scenario->schedule->mesh.world() > small_world)

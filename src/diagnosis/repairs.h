@@ -28,11 +28,14 @@ struct FoundRepair {
   bool leaves_loop = false;                           ///< a step that it moves goes into an `each` or out of it
   bool acts_elsewhere = false;                        ///< the first step that it changes acts on nothing that is wrong
   bool looked_for_idle = false, leaves_idle = false;  ///< whether it makes a step do nothing that did something
-  int alike = 0;               ///< steps that it changes beside the first as it changes that one (step_list.h)
-  std::size_t said_again = 0;  ///< so many edits, the last ones, drop what is said without them as well
-  bool is_alike = false;       ///< another one of its kind stands before it
-  bool touches_right = false;  ///< a step that it changes or adds acts on parameters that are right
-  double added_bytes = 0;      ///< that the rank that sends most sends more than before, at the small sizes
+  int alike = 0;                     ///< steps that it changes beside the first as it changes that one (step_list.h)
+  std::size_t said_again = 0;        ///< so many edits, the last ones, drop what is said without them as well
+  bool is_alike = false;             ///< another one of its kind stands before it
+  bool touches_right = false;        ///< a step that it changes or adds acts on parameters that are right
+  double added_bytes = 0;            ///< that the rank that sends most sends more than before, at the small sizes
+  bool looked_at_own_sizes = false;  ///< whether what follows is known
+  std::optional<bool> right_at_own_sizes;  ///< of the file; nothing where no engine decides
+  std::string verified_by;                 ///< the engine that says so
 
   bool everywhere() const { return right_sizes == sizes; }
   /// How many edits it is, those that go together counted once.
@@ -69,7 +72,10 @@ struct NotTried {
 /// that matches or that is no valid file. What is wrong with the model alone has no repair here.
 struct RepairSearch {
   std::vector<FoundRepair> repairs;
-  int tried = 0;  ///< schedules that were judged
+  int tried = 0;   ///< schedules that were judged
+  std::string at;  ///< the small layout at which they are right: "dp 2, micro-batches 2"; "": the file's own
+  /// That were right there and are not at the file's own sizes, of those that were looked at because of its size.
+  int wrong_at_own_sizes = 0;
   /// Why the search did not go through all edits: half a sentence; "" where it did. What it found until then may be
   /// wrong at the file's own sizes.
   std::string cut_off;

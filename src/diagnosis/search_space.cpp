@@ -123,7 +123,7 @@ bool SearchSpace::find() {
     std::unique_ptr<SymbolicOracle> oracle = oracle_of(schedule, *parameters);
     if (oracle == nullptr) continue;
     all_ = std::move(oracle);
-    base_ = all_->judge_steps(all_->steps().steps());
+    base_ = all_->answer_for(all_->steps().steps());
     if (!base_.right()) break;
   }
   if (all_ == nullptr || base_.right() || base_.state == OracleAnswer::State::not_applicable) return false;
@@ -134,7 +134,7 @@ bool SearchSpace::find() {
   if (few.size() == all_->steps().schedule_of().model.parameters().size()) return true;
   std::unique_ptr<SymbolicOracle> oracle = oracle_of(schedule, std::move(few));
   if (oracle == nullptr) return true;
-  const OracleAnswer there = oracle->judge_steps(oracle->steps().steps());
+  const OracleAnswer there = oracle->answer_for(oracle->steps().steps());
   if (there.state == OracleAnswer::State::wrong) {
     few_ = std::move(oracle);
     few_base_ = there;
@@ -148,7 +148,7 @@ void SearchSpace::limit() {
   double buffers = 0;
   for (int rank = 0; rank < schedule.mesh.world(); ++rank)
     buffers += static_cast<double>(schedule.model.local(rank).buffers.size());
-  most_trials_ = static_cast<int>(std::clamp(buffer_replays / std::max(buffers, 1.0), least, most));
+  most_tried_ = static_cast<int>(std::clamp(buffer_replays / std::max(buffers, 1.0), least, most));
 }
 
 void SearchSpace::find_values() {
@@ -172,16 +172,14 @@ void SearchSpace::find_values() {
 }
 
 std::optional<std::vector<Step>> SearchSpace::unedited_steps() const {
-  const Json* schedule = result_.scenario->document.find("schedule");
-  if (schedule->find("edits") == nullptr) return {};
-  Json document = at_sizes(result_.scenario->document, sizes_);
-  Json plain = *schedule;
-  plain.remove("edits");
-  document.set("schedule", plain);
+  const Scenario& file = *result_.scenario;
+  if (file.edits.empty()) return {};
+  WhatIf unedited{sizes_of(file, sizes_)};
+  for (std::size_t i = 0; i < file.edits.size(); ++i) unedited.left_out.insert(i);
   try {
-    std::vector<Step> right = read_scenario(document, result_.scenario->file).schedule->steps;
-    if (schedule->find("framework") != nullptr) {
-      const Scenario open = scenario::read_scenario_of_open_sizes(document, result_.scenario->file);
+    std::vector<Step> right = read_scenario(file.document, file.file, unedited).schedule->steps;
+    if (file.document.find("schedule")->find("framework") != nullptr) {
+      const Scenario open = scenario::read_scenario_of_open_sizes(file.document, file.file, unedited);
       say_for_all_sizes(right, listed_steps(open.schedule->steps), listed_steps(steps().steps()));
     }
     return right;
@@ -190,12 +188,12 @@ std::optional<std::vector<Step>> SearchSpace::unedited_steps() const {
   }
 }
 
-OracleAnswer SearchSpace::judge(std::vector<Step>& steps) {
+OracleAnswer SearchSpace::answer(std::vector<Step>& steps) {
   if (few_ != nullptr) {
-    OracleAnswer answer = few_->judge_these(steps);
+    OracleAnswer answer = few_->answer_in_place(steps);
     if (!answer.right()) return answer;
   }
-  return all_->judge_these(steps);
+  return all_->answer_in_place(steps);
 }
 
 namespace {
@@ -276,14 +274,10 @@ bool SearchSpace::says_the_same_in_the_file(const std::vector<const Candidate*>&
     return !edit.step.iteration.empty() || !edit.beside.iteration.empty();
   });
   if (!in_one_iteration) return true;
-  std::vector<Edit> list;
-  for (const Edit* edit : edits_of(edits)) list.push_back(*edit);
-  try {
-    const Json document = scenario::with_edits(at_sizes(result_.scenario->document, sizes_), list);
-    return read_scenario(document, result_.scenario->file).schedule->steps == steps;
-  } catch (const InputError&) {
-    return false;
-  }
+  WhatIf edited{sizes_of(*result_.scenario, sizes_)};
+  for (const Edit* edit : edits_of(edits)) edited.edits.push_back(*edit);
+  const auto there = read_if_allowed(*result_.scenario, edited);
+  return there != nullptr && there->schedule->steps == steps;
 }
 
 }  // namespace lockstep::diagnosis

@@ -28,13 +28,13 @@ class SearchSpace {
   const OracleAnswer& base() const { return base_; }
   /// Words that edits can be made of, those alone that can explain by how much contributions are wrong.
   const CandidateValues& values() const { return values_; }
-  /// A layout that could not be made small allows fewer trials.
-  int most_trials() const { return most_trials_; }
+  /// A layout that could not be made small allows fewer schedules.
+  int most_tried() const { return most_tried_; }
   /// The steps of the framework or of the file's list, without the file's edits; nothing where there are none.
   std::optional<std::vector<Step>> unedited_steps() const;
 
   /// First with a few of the parameters that are wrong, then with all. The steps are as they were when it returns.
-  OracleAnswer judge(std::vector<Step>& steps);
+  OracleAnswer answer(std::vector<Step>& steps);
   /// Nothing is wrong with the few, less than before with all, and nothing that was right.
   bool mends_the_few(const OracleAnswer& now) const;
   /// Less of what is wrong is wrong, and nothing that was right.
@@ -62,7 +62,7 @@ class SearchSpace {
   std::unique_ptr<SymbolicOracle> few_;       // some that are wrong; null where nothing goes wrong with them alone
   OracleAnswer base_, few_base_;
   CandidateValues values_;
-  int most_trials_ = 0;
+  int most_tried_ = 0;
   bool found_ = false;
 };
 

@@ -63,26 +63,16 @@ std::string FileSizes::to_string() const {
   return text;
 }
 
-Json at_sizes(const Json& document, const FileSizes& sizes) {
-  Json changed = document;
-  changed.remove("expect");
-  const Json* written = document.find("layout");
-  Json layout = written != nullptr ? *written : Json::object();
-  for (const auto& [axis, size] : sizes.axes) layout.set(axis, Json::number(std::to_string(size)));
-  if (!sizes.axes.empty()) changed.set("layout", layout);
-  if (sizes.micro_batches > 0) {
-    const Json* old = document.find("batch");
-    Json batch = old != nullptr ? *old : Json::object();
-    const Json* counts = batch.find("micro_batches");
-    const Json count = Json::number(std::to_string(sizes.micro_batches));
-    if (counts != nullptr && counts->is_array()) {
-      batch.set("micro_batches", Json::array(std::vector<Json>(counts->items().size(), count)));
-    } else {
-      batch.set("micro_batches", count);
-    }
-    changed.set("batch", batch);
-  }
-  return changed;
+Sizes sizes_of(const Scenario& scenario, const FileSizes& sizes) {
+  Sizes all;
+  for (const auto& [axis, size] : sizes.axes) all.axes[*axis_named(axis)] = size;
+  if (sizes.micro_batches > 0) all.micro_batches = sizes.micro_batches;
+  // Beside another size of a part, dp stays as it is written.
+  const Json* layout = scenario.document.find("layout");
+  if ((all.axes.contains(Axis::dp_shard) || all.axes.contains(Axis::dp_replicate)) && layout != nullptr &&
+      layout->find("dp") != nullptr)
+    all.axes.try_emplace(Axis::dp, scenario.layout.dp);
+  return all;
 }
 
 bool reads_tokens_otherwise(const Scenario& before, const Scenario& after) {
@@ -97,12 +87,8 @@ bool reads_tokens_otherwise(const Scenario& before, const Scenario& after) {
 }
 
 std::shared_ptr<const Scenario> read_at(const Scenario& scenario, const FileSizes& sizes) {
-  try {
-    auto there = std::make_shared<const Scenario>(read_scenario(at_sizes(scenario.document, sizes), scenario.file));
-    return reads_tokens_otherwise(scenario, *there) ? nullptr : there;
-  } catch (const InputError&) {
-    return nullptr;
-  }
+  auto there = read_if_allowed(scenario, {sizes_of(scenario, sizes)});
+  return there == nullptr || reads_tokens_otherwise(scenario, *there) ? nullptr : there;
 }
 
 int most_micro_batches(const Scenario& scenario) {

@@ -22,8 +22,8 @@ struct FileSizes {
   std::string to_string() const;
 };
 
-/// The document at these sizes, without what it expects.
-Json at_sizes(const Json& document, const FileSizes& sizes);
+/// What the file is read at.
+Sizes sizes_of(const Scenario& scenario, const FileSizes& sizes);
 
 /// Whether two scenarios list the same tokens for other micro-batches: a list of two for two optimizer steps of one
 /// micro-batch each is read as that of two micro-batches where there are so many, and asks for another gradient then.

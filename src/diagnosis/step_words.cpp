@@ -128,41 +128,14 @@ std::string factor_text(const Schedule& schedule, const std::optional<Expression
 }
 
 std::string deed_of(const Schedule& schedule, const Step& step) {
-  const std::string of = scenario::says(step, "params") ? " of " + words_of_key(step, "params") : "";
-  switch (step.op) {
-    case Op::all_reduce:
-    case Op::reduce:
-    case Op::reduce_scatter:
-    case Op::reduce_scatter_v:
-      return fmt::format("{} the gradients{} over {}", step.reduction == Reduction::average ? "averages" : "sums", of,
-                         group_text(schedule, step));
-    case Op::all_gather:
-    case Op::broadcast:
-      return fmt::format("hands on the gradients{} over {}", of, group_text(schedule, step));
-    case Op::scale:
-      return fmt::format("multiplies the gradients{} by {}", of, factor_text(schedule, step.by));
-    case Op::zero:
-      return "clears the buffer";
-    case Op::backward:
-      return fmt::format("adds the gradients{}",
-                         scenario::says(step, "uses") ? " of the use " + words_of_key(step, "uses") : "");
-    case Op::norm:
-      return fmt::format("counts the gradients{} in the norm", of);
-    case Op::clip:
-      return fmt::format("clips the gradients{} by the norm", of);
-    case Op::wait:
-      return fmt::format("waits for {}", step.wait_for);
-    case Op::copy:
-      return fmt::format("copies {} to {}", step.from, step.buffer);
-    case Op::accumulate:
-      return fmt::format("adds {} to {}", step.from, step.buffer);
-    case Op::leftover:
-      return "puts values that are no gradients into the buffer";
-    case Op::own:
-      return "says which rank owns which slice";
-    default:
-      return fmt::format("runs {}", operation(step.op).name);
-  }
+  const auto of = [&](std::string_view key, const char* words) {
+    return scenario::says(step, key) ? words + words_of_key(step, key) : "";
+  };
+  return fmt::format(fmt::runtime(operation(step.op).deed),
+                     fmt::arg("sums", step.reduction == Reduction::average ? "averages" : "sums"),
+                     fmt::arg("of", of("params", " of ")), fmt::arg("of_uses", of("uses", " of the use ")),
+                     fmt::arg("group", group_text(schedule, step)), fmt::arg("by", factor_text(schedule, step.by)),
+                     fmt::arg("from", step.from), fmt::arg("to", step.buffer), fmt::arg("for", step.wait_for));
 }
 
 std::string words_for_key(const Schedule& schedule, const Step& step, const Edit& edit, std::string_view key) {

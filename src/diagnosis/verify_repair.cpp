@@ -62,24 +62,14 @@ std::string why_undecided(const Proof& proof) {
 
 /// The scenario with "any" for each axis that the file has above 1; nothing where there is none, or where a file of
 /// this kind cannot have it.
-std::optional<Scenario> with_any(const Scenario& scenario) {
-  Json document = scenario.document;
-  const Json* written = document.find("layout");
-  if (written == nullptr) return std::nullopt;
-  Json layout = *written;
-  bool any = false;
-  for (const Json::Member& member : written->members()) {
-    if (!member.value.is_number() || member.value.text() == "1") continue;
-    layout.set(member.key, Json::string("any"));
-    any = true;
+std::shared_ptr<const Scenario> with_any(const Scenario& scenario) {
+  Sizes sizes;
+  const Json* layout = scenario.document.find("layout");
+  for (const Json::Member& member : layout != nullptr ? layout->members() : std::vector<Json::Member>()) {
+    const std::optional<Axis> axis = axis_named(member.key);
+    if (axis && member.value.is_number() && member.value.text() != "1") sizes.any.push_back(*axis);
   }
-  if (!any) return std::nullopt;
-  document.set("layout", layout);
-  try {
-    return read_scenario(document, scenario.file);
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
+  return sizes.any.empty() ? nullptr : read_if_allowed(scenario, {sizes});
 }
 
 void prove(const Scenario& scenario, Repair& repair) {
@@ -98,7 +88,7 @@ void prove(const Scenario& scenario, Repair& repair) {
       repair.proof = fmt::format("right for every size of {}", open_names(proof));
       return;
     }
-    if (const std::optional<Scenario> open = with_any(scenario)) {
+    if (const auto open = with_any(scenario)) {
       const Prover in_play(*open);
       const Proof& narrow = in_play.proof();
       if (narrow.verdict == Proof::Verdict::right && has_open_sizes(narrow) && tried_right) {
@@ -150,12 +140,11 @@ bool replay_on_host(const Scenario& scenario, Repair& repair) {
 
 /// Whether a repair of a file with sizes that are "any" is right for what the file asks, and not only at the sizes that
 /// stand for them here. Where that is not decided the repair says so.
-bool answers_file(const CheckResult& result, const diagnosis::DocumentChange& change, Repair& repair) {
+bool answers_file(const CheckResult& result, const WhatIf& change, Repair& repair) {
   if (!result.written) return true;
-  Json document = change(result.written->document);
-  document.remove("expect");
-  const CheckResult there = check_scenario(
-      std::make_shared<const Scenario>(read_scenario(document, result.written->file)), CheckOptions::verdict_alone());
+  const auto changed =
+      std::make_shared<const Scenario>(read_scenario(result.written->document, result.written->file, change));
+  const CheckResult there = check_scenario(changed, CheckOptions::verdict_alone());
   if (there.verdict != Verdict::error) return there.verdict == Verdict::match;
   // Not decided; but other sizes were tried, and the file may ask for these.
   if (scenario::has_any_micro_batches(*result.written) && repair.wrong_with.contains("micro_batches")) return false;
@@ -186,18 +175,16 @@ std::string_view name_of(Repair::Reach reach) {
 namespace diagnosis {
 
 bool verify_repair(const CheckResult& result, Repair& repair) {
-  return verify_change(
-      result, [&](const Json& document) { return scenario::with_edits(document, repair.edits); }, repair);
+  return verify_change(result, {.edits = repair.edits}, repair);
 }
 
-bool verify_change(const CheckResult& result, const DocumentChange& change, Repair& repair) {
+bool verify_change(const CheckResult& result, const WhatIf& change, Repair& repair) {
   const expression::ParsedOnce parsed_once;
   repair.verified.clear();
-  Json document = change(result.scenario->document);
-  document.remove("expect");
   try {
     const Budget budget(Budget::search);
-    const auto repaired = std::make_shared<const Scenario>(read_scenario(document, result.scenario->file));
+    const auto repaired = read_if_allowed(*result.scenario, change);
+    if (repaired == nullptr) return false;
     const CheckResult there = check_scenario(repaired, CheckOptions::verdict_alone());
     if (there.verdict != Verdict::match) return false;
     repair.verified.emplace_back(symbolic_of(there) != nullptr ? "symbolic" : "parametric");

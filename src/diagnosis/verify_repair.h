@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <vector>
 
 #include "src/diagnosis/repairs.h"
@@ -14,11 +13,8 @@ namespace lockstep::diagnosis {
 /// does not match at the file's own sizes.
 bool verify_repair(const CheckResult& result, Repair& repair);
 
-/// What makes a document say something else, such as an option of its framework.
-using DocumentChange = std::function<Json(const Json& document)>;
-
-/// The same of a change that is none of a repair's edits.
-bool verify_change(const CheckResult& result, const DocumentChange& change, Repair& repair);
+/// The same of a change that is none of a repair's edits, such as an option of its framework.
+bool verify_change(const CheckResult& result, const WhatIf& change, Repair& repair);
 
 /// The best `most` of what was found that stand at the file's own sizes: of each kind one, those that are proved for
 /// more sizes first, else in the order in which they were found. A few more than `most` are verified where not all of

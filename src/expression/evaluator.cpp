@@ -159,55 +159,70 @@ Rational end(const Node& node, const Node& other, const Environment& environment
   }
 }
 
-ExpressionValue binary(const Node& node, const Environment& environment) {
-  const Node& left = *node.children[0];
-  const Node& right = *node.children[1];
-  if (is_logical(node)) {
-    const bool decided = node.text == "or";
-    if (truth_of(evaluate(left, environment), left) == decided) return decided;
-    return truth_of(evaluate(right, environment), right);
+class Evaluation {
+ public:
+  explicit Evaluation(const Environment& environment) : environment_(environment) {}
+
+  ExpressionValue operator()(const Node& node) {
+    return once_(node, [&] { return anew(node); });
   }
-  const auto side = [&](const Node& one, const Node& other) -> ExpressionValue {
-    return one.kind == Node::Kind::end ? end(one, other, environment) : evaluate(one, environment);
-  };
-  const ExpressionValue a = side(left, right);
-  return combine(node, a, side(right, left));
-}
+
+ private:
+  ExpressionValue anew(const Node& node) {
+    const auto child = [&](std::size_t i) -> const Node& { return *node.children[i]; };
+    switch (node.kind) {
+      case Node::Kind::value:
+        return node.value;
+      case Node::Kind::name:
+        return named(node, environment_);
+      case Node::Kind::rank_axis:
+        return Rational(coordinate(node, environment_, node.axis));
+      case Node::Kind::micro_batch:
+        return Rational(micro_batch(node, environment_));
+      case Node::Kind::step:
+        return Rational(optimizer_step(node, environment_));
+      case Node::Kind::tokens:
+      case Node::Kind::sum:
+        return tokens(node, environment_);
+      case Node::Kind::negate:
+        return -number_of((*this)(child(0)), child(0));
+      case Node::Kind::logical_not:
+        return !truth_of((*this)(child(0)), child(0));
+      case Node::Kind::binary:
+        return binary(node);
+      case Node::Kind::call: {
+        std::vector<Rational> arguments;
+        for (const NodePointer& argument : node.children) arguments.push_back(number_of((*this)(*argument), *argument));
+        return call(node, arguments);
+      }
+      case Node::Kind::end:
+        break;
+    }
+    throw InternalError("an end that is compared with nothing");
+  }
+
+  ExpressionValue binary(const Node& node) {
+    const Node& left = *node.children[0];
+    const Node& right = *node.children[1];
+    if (is_logical(node)) {
+      const bool decided = node.text == "or";
+      if (truth_of((*this)(left), left) == decided) return decided;
+      return truth_of((*this)(right), right);
+    }
+    const auto side = [&](const Node& one, const Node& other) -> ExpressionValue {
+      return one.kind == Node::Kind::end ? end(one, other, environment_) : (*this)(one);
+    };
+    const ExpressionValue a = side(left, right);
+    return combine(node, a, side(right, left));
+  }
+
+  const Environment& environment_;
+  OncePerNode<ExpressionValue> once_;
+};
 
 }  // namespace
 
-ExpressionValue evaluate(const Node& node, const Environment& environment) {
-  switch (node.kind) {
-    case Node::Kind::value:
-      return node.value;
-    case Node::Kind::name:
-      return named(node, environment);
-    case Node::Kind::rank_axis:
-      return Rational(coordinate(node, environment, node.axis));
-    case Node::Kind::micro_batch:
-      return Rational(micro_batch(node, environment));
-    case Node::Kind::step:
-      return Rational(optimizer_step(node, environment));
-    case Node::Kind::tokens:
-    case Node::Kind::sum:
-      return tokens(node, environment);
-    case Node::Kind::negate:
-      return -number_of(evaluate(*node.children[0], environment), *node.children[0]);
-    case Node::Kind::logical_not:
-      return !truth_of(evaluate(*node.children[0], environment), *node.children[0]);
-    case Node::Kind::binary:
-      return binary(node, environment);
-    case Node::Kind::call: {
-      std::vector<Rational> arguments;
-      for (const NodePointer& child : node.children)
-        arguments.push_back(number_of(evaluate(*child, environment), *child));
-      return call(node, arguments);
-    }
-    case Node::Kind::end:
-      break;
-  }
-  throw InternalError("an end that is compared with nothing");
-}
+ExpressionValue evaluate(const Node& node, const Environment& environment) { return Evaluation(environment)(node); }
 
 }  // namespace expression
 }  // namespace lockstep

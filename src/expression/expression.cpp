@@ -15,29 +15,6 @@ using expression::NodePointer;
 
 namespace {
 
-template <typename Predicate>
-bool any_node(const Node& node, const Predicate& predicate) {
-  return predicate(node) || std::any_of(node.children.begin(), node.children.end(),
-                                        [&](const NodePointer& child) { return any_node(*child, predicate); });
-}
-
-void collect_names(const Node& node, std::set<std::string>& names) {
-  if (node.kind == Node::Kind::name) names.insert(node.text);
-  for (const NodePointer& child : node.children) collect_names(*child, names);
-}
-
-bool same_tree(const Node& a, const Node& b) {
-  if (a.kind != b.kind || a.children.size() != b.children.size()) return false;
-  if (a.kind == Node::Kind::value) return a.value == b.value;
-  // What has no children and no text of its own may still remember the word that it was written as.
-  const bool has_text =
-      a.kind != Node::Kind::rank_axis && a.kind != Node::Kind::micro_batch && a.kind != Node::Kind::step;
-  return (!has_text || a.text == b.text) && a.axis == b.axis && a.axes == b.axes &&
-         a.all_micro_batches == b.all_micro_batches &&
-         std::equal(a.children.begin(), a.children.end(), b.children.begin(),
-                    [](const NodePointer& one, const NodePointer& other) { return same_tree(*one, *other); });
-}
-
 /// Whether a sum runs over all axes that the tokens are split along.
 bool sums_everything(const Node& sum) {
   const auto has = [&](Axis axis) { return std::find(sum.axes.begin(), sum.axes.end(), axis) != sum.axes.end(); };
@@ -93,30 +70,45 @@ Expression Expression::substitute(const std::map<std::string, ExpressionValue, s
   return Expression(std::make_shared<const Content>(Content{expression::fold(content_->root, environment), ""}));
 }
 
+Expression Expression::substitute(const std::map<std::string, ExpressionValue, std::less<>>& names,
+                                  const std::map<std::string, Expression, std::less<>>& expressions) const {
+  Environment environment;
+  environment.names = &names;
+  expression::NodesByName nodes;
+  for (const auto& [name, expression] : expressions) nodes.emplace(name, expression.root());
+  return of(expression::fold(content_->root, environment, &nodes));
+}
+
 std::string Expression::text() const { return was_parsed() ? content_->text : to_string(); }
 
 const std::string& Expression::parsed_text() const { return content_->text; }
 
 const Node& Expression::tree() const { return *content_->root; }
 
+const NodePointer& Expression::root() const { return content_->root; }
+
+Expression Expression::of(NodePointer tree) {
+  return Expression(std::make_shared<const Content>(Content{std::move(tree), ""}));
+}
+
 std::string Expression::to_string() const { return expression::print(*content_->root); }
 
 bool Expression::uses_rank() const {
-  return any_node(*content_->root, [](const Node& node) {
+  return expression::any_node(*content_->root, [](const Node& node) {
     return node.kind == Node::Kind::rank_axis || node.kind == Node::Kind::tokens ||
            (node.kind == Node::Kind::sum && !sums_everything(node));
   });
 }
 
 bool Expression::uses_micro_batch() const {
-  return any_node(*content_->root, [](const Node& node) {
+  return expression::any_node(*content_->root, [](const Node& node) {
     return node.kind == Node::Kind::micro_batch || node.kind == Node::Kind::tokens ||
            (node.kind == Node::Kind::sum && !node.all_micro_batches);
   });
 }
 
 bool Expression::uses_step() const {
-  return any_node(*content_->root, [](const Node& node) {
+  return expression::any_node(*content_->root, [](const Node& node) {
     return node.kind == Node::Kind::step || node.kind == Node::Kind::tokens || node.kind == Node::Kind::sum ||
            (node.kind == Node::Kind::name && node.text == "micro_batches");
   });
@@ -124,12 +116,20 @@ bool Expression::uses_step() const {
 
 bool operator==(const Expression& a, const Expression& b) {
   const NodePointer &one = a.content_->root, &other = b.content_->root;
-  return same_tree(*one, *other) || same_tree(*expression::fold(one, {}), *expression::fold(other, {}));
+  const auto same = [](const Node& some, const Node& tree) { return expression::compare(some, tree) == 0; };
+  return same(*one, *other) || same(*expression::fold(one, {}), *expression::fold(other, {}));
+}
+
+bool ExpressionOrder::operator()(const Expression& a, const Expression& b) const {
+  return expression::compare(a.tree(), b.tree()) < 0;
 }
 
 std::set<std::string> Expression::names() const {
   std::set<std::string> names;
-  collect_names(*content_->root, names);
+  expression::any_node(*content_->root, [&](const Node& node) {
+    if (node.kind == Node::Kind::name) names.insert(node.text);
+    return false;
+  });
   return names;
 }
 

@@ -40,43 +40,63 @@ bool is_unknown(const Node& node, const Environment& environment) {
   }
 }
 
+class Folding {
+ public:
+  Folding(const Environment& environment, const NodesByName* nodes) : environment_(environment), nodes_(nodes) {}
+
+  NodePointer operator()(const NodePointer& node) {
+    if (nodes_ != nullptr && node->kind == Node::Kind::name) {
+      if (const auto found = nodes_->find(node->text); found != nodes_->end()) return found->second;
+    }
+    if (is_value(node) || node->kind == Node::Kind::end || is_unknown(*node, environment_)) return node;
+    return once_(*node, [&] { return anew(node); });
+  }
+
+ private:
+  NodePointer anew(const NodePointer& node) {
+    std::vector<NodePointer> children;
+    children.reserve(node->children.size());
+    bool changed = false, all_known = true;
+    for (const NodePointer& child : node->children) {
+      children.push_back((*this)(child));
+      changed = changed || children.back() != child;
+      all_known = all_known && (is_value(children.back()) || child->kind == Node::Kind::end);
+    }
+    if (is_logical(*node)) {
+      if (NodePointer side = decided(node->text, children[0], children[1])) return side;
+    }
+    NodePointer folded = node;
+    if (changed) {
+      auto copy = std::make_shared<Node>(*node);
+      set_children(*copy, std::move(children));
+      folded = std::move(copy);
+    }
+    if (!all_known) return folded;
+    // In `rank.pp == last` the left side as written says what `last` is.
+    const bool has_end = std::any_of(node->children.begin(), node->children.end(),
+                                     [](const NodePointer& child) { return child->kind == Node::Kind::end; });
+    try {
+      auto value = std::make_shared<Node>();
+      value->value = evaluate(has_end ? *node : *folded, environment_);
+      value->offset = node->offset;
+      value->length = node->length;
+      value->text = node->text;
+      return value;
+    } catch (const ExpressionError&) {
+      // Stays as it is: a name from elsewhere, or a mistake that evaluation will report in its place.
+      return has_end ? node : folded;
+    }
+  }
+
+  const Environment& environment_;
+  const NodesByName* nodes_;
+  OncePerNode<NodePointer> once_;
+};
+
 }  // namespace
 
-NodePointer fold(const NodePointer& node, const Environment& environment) {
-  if (is_value(node) || node->kind == Node::Kind::end || is_unknown(*node, environment)) return node;
-  std::vector<NodePointer> children;
-  children.reserve(node->children.size());
-  bool changed = false, all_known = true;
-  for (const NodePointer& child : node->children) {
-    children.push_back(fold(child, environment));
-    changed = changed || children.back() != child;
-    all_known = all_known && (is_value(children.back()) || child->kind == Node::Kind::end);
-  }
-  if (is_logical(*node)) {
-    if (NodePointer side = decided(node->text, children[0], children[1])) return side;
-  }
-  NodePointer folded = node;
-  if (changed) {
-    auto copy = std::make_shared<Node>(*node);
-    copy->children = std::move(children);
-    folded = std::move(copy);
-  }
-  if (!all_known) return folded;
-  // In `rank.pp == last` the left side as written says what `last` is.
-  const bool has_end = std::any_of(node->children.begin(), node->children.end(),
-                                   [](const NodePointer& child) { return child->kind == Node::Kind::end; });
-  try {
-    auto value = std::make_shared<Node>();
-    value->value = evaluate(has_end ? *node : *folded, environment);
-    value->offset = node->offset;
-    value->length = node->length;
-    value->depth = node->depth;
-    value->text = node->text;
-    return value;
-  } catch (const ExpressionError&) {
-    // Stays as it is: a name from elsewhere, or a mistake that evaluation will report in its place.
-    return has_end ? node : folded;
-  }
+NodePointer fold(const NodePointer& node, const Environment& environment, const NodesByName* nodes) {
+  return Folding(environment, nodes)(node);
 }
 
 }  // namespace lockstep::expression

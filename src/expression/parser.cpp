@@ -68,12 +68,11 @@ class Parser {
     return node;
   }
   static NodePointer with_children(const std::shared_ptr<Node>& node, std::vector<NodePointer> children) {
-    for (const NodePointer& child : children) node->depth = std::max(node->depth, child->depth + 1);
+    set_children(*node, std::move(children));
     if (node->depth > depth_limit) {
       throw ExpressionError("the expression has more than " + std::to_string(depth_limit) + " operators in a row",
                             node->offset, node->length);
     }
-    node->children = std::move(children);
     return node;
   }
 

@@ -9,7 +9,7 @@ namespace {
 /// "Expected a number, but `a == b` is the truth value true."
 [[noreturn]] void wrong_type(const Node& node, const std::string& expected, const ExpressionValue& found) {
   throw ExpressionError("expected " + expected + ", but " +
-                            (node.kind == Node::Kind::value ? "found " : "\"" + print(node) + "\" is ") +
+                            (node.kind == Node::Kind::value ? "found " : "\"" + shown(node) + "\" is ") +
                             describe(found),
                         node.offset, node.length);
 }
@@ -65,7 +65,7 @@ ExpressionValue combine(const Node& node, const ExpressionValue& left, const Exp
   if (op[0] == '*') return short_enough(a * b, node);
   if (op[0] == '/') {
     if (b.is_zero()) {
-      throw ExpressionError("division by zero: \"" + print(*node.children[1]) + "\" is 0 here", node.offset,
+      throw ExpressionError("division by zero: \"" + shown(*node.children[1]) + "\" is 0 here", node.offset,
                             node.length);
     }
     return short_enough(a / b, node);
@@ -83,7 +83,7 @@ Rational call(const Node& node, const std::vector<Rational>& arguments) {
     const Node& argument = *node.children[i];
     if (!arguments[i].is_integer() || arguments[i] <= 0) {
       throw ExpressionError(
-          "\"lcm\" takes positive whole numbers, but \"" + print(argument) + "\" is " + arguments[i].to_string(),
+          "\"lcm\" takes positive whole numbers, but \"" + shown(argument) + "\" is " + arguments[i].to_string(),
           argument.offset, argument.length);
     }
     multiple = short_enough(Rational::lcm(multiple, arguments[i]), node);

@@ -14,15 +14,15 @@ using Verdict = VerifiedPiece::Verdict;
 
 }  // namespace
 
-void set_wrong(PieceFinding& judged, Mistake kind, std::string what) {
-  judged.piece.verdict = Verdict::wrong;
-  judged.kind = kind;
-  judged.summary = std::move(what);
+void set_wrong(PieceFinding& finding, Mistake kind, std::string what) {
+  finding.piece.verdict = Verdict::wrong;
+  finding.kind = kind;
+  finding.summary = std::move(what);
 }
 
-void set_undecided(PieceFinding& judged, std::string what) {
-  judged.piece.verdict = Verdict::undecided;
-  judged.summary = std::move(what);
+void set_undecided(PieceFinding& finding, std::string what) {
+  finding.piece.verdict = Verdict::undecided;
+  finding.summary = std::move(what);
 }
 
 CellFormulas::CellFormulas(const CapturedRun& run, const RunFormulas& formulas, int step,
@@ -46,15 +46,15 @@ std::vector<Term> CellFormulas::terms_of(const Explanation& found) const {
   return terms;
 }
 
-void CellFormulas::write(PieceFinding& judged, const Explanation& found, const std::vector<Term>& others) const {
-  VerifiedPiece& piece = judged.piece;
+void CellFormulas::write(PieceFinding& finding, const Explanation& found, const std::vector<Term>& others) const {
+  VerifiedPiece& piece = finding.piece;
   std::vector<Term> terms = terms_of(found);
   terms.insert(terms.end(), others.begin(), others.end());
   piece.formula = found.exact() ? formulas_.print(terms, support_) : formulas_.print_rounded(found.entered, support_);
 }
 
-void CellFormulas::write_coefficients(PieceFinding& judged, const Explanation& found) const {
-  VerifiedPiece& piece = judged.piece;
+void CellFormulas::write_coefficients(PieceFinding& finding, const Explanation& found) const {
+  VerifiedPiece& piece = finding.piece;
   for (const ColumnCoefficient& one : found.entered) {
     RecoveredCoefficient coefficient;
     coefficient.rank = one.column->rank;
@@ -79,19 +79,19 @@ std::string CellFormulas::difference(const Explanation& found) const {
   return formulas_.difference(terms_of(found), expected_terms_);
 }
 
-void CellFormulas::wrong_by(PieceFinding& judged, const Explanation& found) const {
-  VerifiedPiece& piece = judged.piece;
+void CellFormulas::wrong_by(PieceFinding& finding, const Explanation& found) const {
+  VerifiedPiece& piece = finding.piece;
   piece.difference = difference(found);
-  set_wrong(judged, kind(found), mistake_words(run_, found, piece.difference, piece.ranks));
+  set_wrong(finding, kind(found), mistake_words(run_, found, piece.difference, piece.ranks));
 }
 
-void CellFormulas::without_loss(PieceFinding& judged, const Explanation& found) const {
+void CellFormulas::without_loss(PieceFinding& finding, const Explanation& found) const {
   if (found.uniform && found.exact_factor && !found.exact_factor->is_zero()) {
-    judged.uniform = found.exact_factor;
-    judged.piece.verdict = Verdict::right;
+    finding.uniform = found.exact_factor;
+    finding.piece.verdict = Verdict::right;
     return;
   }
-  if (found.stale && found.exact()) return set_wrong(judged, Mistake::leftover, stale_words);
+  if (found.stale && found.exact()) return set_wrong(finding, Mistake::leftover, stale_words);
   std::set<int> missing;
   bool some = false;
   for (const ColumnCoefficient& one : found.entered) {
@@ -100,12 +100,12 @@ void CellFormulas::without_loss(PieceFinding& judged, const Explanation& found) 
     else
       some = true;
   }
-  if (!found.entered.empty() && !some) return set_wrong(judged, Mistake::missing_reduction, "nothing arrived");
+  if (!found.entered.empty() && !some) return set_wrong(finding, Mistake::missing_reduction, "nothing arrived");
   if (!missing.empty() && found.told_apart) {
-    judged.piece.why = "nothing arrived of some contributions of " + rank_words({missing.begin(), missing.end()});
-    return set_wrong(judged, Mistake::missing_reduction, "contributions are missing");
+    finding.piece.why = "nothing arrived of some contributions of " + rank_words({missing.begin(), missing.end()});
+    return set_wrong(finding, Mistake::missing_reduction, "contributions are missing");
   }
-  set_undecided(judged, "the contributions come with different coefficients, and the loss is not known (--loss)");
+  set_undecided(finding, "the contributions come with different coefficients, and the loss is not known (--loss)");
 }
 
 }  // namespace lockstep::live

@@ -8,8 +8,8 @@
 
 namespace lockstep::live {
 
-void set_wrong(PieceFinding& judged, Mistake kind, std::string what);
-void set_undecided(PieceFinding& judged, std::string what);
+void set_wrong(PieceFinding& finding, Mistake kind, std::string what);
+void set_undecided(PieceFinding& finding, std::string what);
 
 /// What is expected of a piece in an optimizer step, and what is said of an explanation whose coefficients are exact.
 class CellFormulas {
@@ -24,16 +24,16 @@ class CellFormulas {
   bool known() const { return known_; }
 
   /// Fills in the formula. `others`: terms besides those of the columns that entered.
-  void write(PieceFinding& judged, const Explanation& found, const std::vector<Term>& others = {}) const;
-  void write_coefficients(PieceFinding& judged, const Explanation& found) const;
+  void write(PieceFinding& finding, const Explanation& found, const std::vector<Term>& others = {}) const;
+  void write_coefficients(PieceFinding& finding, const Explanation& found) const;
   /// The kind of mistake of a formula that is wrong.
   Mistake kind(const Explanation& found) const { return kind_of(found, first_step_); }
   /// How a formula that is exact differs from what is expected, in a few words; "".
   std::string difference(const Explanation& found) const;
   /// Wrong, by a formula that is exact.
-  void wrong_by(PieceFinding& judged, const Explanation& found) const;
+  void wrong_by(PieceFinding& finding, const Explanation& found) const;
   /// Where nobody said what the loss is: all contributions of all parameters should come with one coefficient.
-  void without_loss(PieceFinding& judged, const Explanation& found) const;
+  void without_loss(PieceFinding& finding, const Explanation& found) const;
 
  private:
   std::vector<Term> terms_of(const Explanation& found) const;

@@ -14,6 +14,7 @@
 #include "src/base/counted.h"
 #include "src/live/run_gaps.h"
 #include "src/live/words.h"
+#include "src/symbolic/program_operations.h"
 
 namespace lockstep::live {
 
@@ -21,8 +22,8 @@ namespace {
 
 /// Whether each rank of the group puts in as many elements.
 bool is_even(std::string_view op) {
-  static const std::set<std::string_view> even = {"all_reduce", "reduce", "reduce_scatter", "broadcast"};
-  return even.contains(op);
+  const symbolic::ProgramOperation* row = symbolic::program_operation_named(op);
+  return row != nullptr && row->even;
 }
 
 bool meet(const CapturedCollective& one, const CapturedCollective& other) {
@@ -101,13 +102,16 @@ std::string carried_words(const CapturedRun& run, const CapturedCollective& call
 
 /// The first reduction whose ranks put in gradients of different parameters, each of which fills it.
 void tell_crossed(const CapturedRun& run, const GroupCalls& group, CollectiveOrder& order) {
-  static const std::set<std::string_view> reductions = {"all_reduce", "reduce", "reduce_scatter"};
+  const auto reduces = [](std::string_view op) {
+    const symbolic::ProgramOperation* row = symbolic::program_operation_named(op);
+    return row != nullptr && row->reduces;
+  };
   const auto& [first, own] = *group.calls.begin();
   for (const auto& [rank, other] : group.calls) {
     for (std::size_t i = 0; i < std::min(own.size(), other.size()); ++i) {
       const CapturedCollective &one = *own[i], &two = *other[i];
       if (one.parameters == two.parameters || one.parameters.empty() || two.parameters.empty()) continue;
-      if (!reductions.contains(one.op) || !meet(one, two) || !is_disjoint(one.parameters, two.parameters)) continue;
+      if (!reduces(one.op) || !meet(one, two) || !is_disjoint(one.parameters, two.parameters)) continue;
       if (!is_filled(run, one) || !is_filled(run, two)) continue;
       order.suspicious.push_back(fmt::format("{}: in the {}, rank {} puts {} and rank {} puts {}: gradients are mixed.",
                                              place(group, i, one), call_words(one), first, carried_words(run, one),

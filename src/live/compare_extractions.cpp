@@ -12,6 +12,7 @@
 #include "src/live/compared_contents.h"
 #include "src/live/left_behind.h"
 #include "src/live/words.h"
+#include "src/symbolic/program_operations.h"
 
 namespace lockstep {
 
@@ -359,7 +360,7 @@ class Comparing {
                                                     std::size_t call) {
     const symbolic::RankPrograms& programs = extraction.programs;
     const symbolic::ProgramCall& own = programs.programs[program].calls[call];
-    const bool meets_one = own.op == symbolic::ProgramOp::send || own.op == symbolic::ProgramOp::recv;
+    const bool meets_one = symbolic::program_operation(own.op).in_pairs;
     const int group = meets_one ? -1 : own.group;
     std::map<int, std::int64_t> ranks;
     for (const int rank : extraction.details[program].ranks)

@@ -26,9 +26,9 @@ using symbolic::Stretches;
 /// How often a norm counts elements of a parameter, where that is not once.
 using Miscounts = std::set<std::pair<int, Rational>>;  // parameter and times
 
-class NormJudge {
+class NormVerdicts {
  public:
-  NormJudge(const Extraction& extraction, symbolic::ProgramForms& forms, RegionOverlaps& overlaps, int step)
+  NormVerdicts(const Extraction& extraction, symbolic::ProgramForms& forms, RegionOverlaps& overlaps, int step)
       : extraction_(extraction), forms_(forms), overlaps_(overlaps), step_(step) {}
 
   NormFindings run() {
@@ -43,7 +43,7 @@ class NormJudge {
       }
     }
     collect();
-    for (const Clip& clip : clips_) judge(clip);
+    for (const Clip& clip : clips_) verify(clip);
     tell_scaled();
     return std::move(found_);
   }
@@ -129,7 +129,7 @@ class NormJudge {
     }
   }
 
-  void judge(const Clip& clip) {
+  void verify(const Clip& clip) {
     std::vector<std::pair<int, const ExtractedNorm*>> norms;
     for (const auto& [program, norm] : clip.calls) {
       for (const int rank : program->ranks) norms.emplace_back(rank, norm);
@@ -382,9 +382,9 @@ void find_clipped_by_some(Extraction& extraction) {
   }
 }
 
-NormFindings judge_norms(const Extraction& extraction, symbolic::ProgramForms& forms, RegionOverlaps& overlaps,
-                         int step) {
-  return NormJudge(extraction, forms, overlaps, step).run();
+NormFindings norm_findings(const Extraction& extraction, symbolic::ProgramForms& forms, RegionOverlaps& overlaps,
+                           int step) {
+  return NormVerdicts(extraction, forms, overlaps, step).run();
 }
 
 }  // namespace lockstep::live

@@ -24,7 +24,7 @@ void find_clipped_by_some(Extraction& extraction);
 /// Holds the clippings of a step against one device. Norms of several ranks are one clipping where they clip the same
 /// parameters, or count squares of what the other clips: each should be the sum of the squares of every element of
 /// every parameter that some rank clips by it, each once.
-NormFindings judge_norms(const Extraction& extraction, symbolic::ProgramForms& forms, RegionOverlaps& overlaps,
-                         int step);
+NormFindings norm_findings(const Extraction& extraction, symbolic::ProgramForms& forms, RegionOverlaps& overlaps,
+                           int step);
 
 }  // namespace lockstep::live

@@ -51,9 +51,9 @@ void sort(VerifyResult& result) {
 
 }  // namespace
 
-void find_mistakes(std::vector<PieceFinding> judged, VerifyResult& result) {
+void find_mistakes(std::vector<PieceFinding> of_pieces, VerifyResult& result) {
   std::map<std::pair<Verdict, std::string>, std::size_t> places;
-  for (PieceFinding& one : judged) {
+  for (PieceFinding& one : of_pieces) {
     const std::size_t index = result.pieces.size();
     if (one.piece.verdict != Verdict::right) {
       const auto [found, is_new] = places.try_emplace({one.piece.verdict, one.summary}, result.findings.size());

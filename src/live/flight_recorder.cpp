@@ -15,6 +15,7 @@
 #include "src/live/collective_order.h"
 #include "src/live/flight_dump.h"
 #include "src/live/words.h"
+#include "src/symbolic/program_operations.h"
 
 namespace lockstep {
 
@@ -26,8 +27,8 @@ using live::FlightDump;
 /// Whether a rank comes out of the operation only after all have called it. The root of a broadcast, and who sends to
 /// the root of a reduction, may be done before others begin.
 bool waits_for_all(std::string_view op) {
-  static const std::set<std::string_view> all = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"};
-  return all.contains(op);
+  const symbolic::ProgramOperation* row = symbolic::program_operation_named(op);
+  return row != nullptr && row->waits_for_all;
 }
 
 /// The calls of one group, by rank.

@@ -77,28 +77,7 @@ Prediction::Prediction(const Recording& recording, std::shared_ptr<const Scenari
                     recording.run->folder, why.empty() ? "." : fmt::format(" ({}).", why))}});
   }
   engine_ = std::make_unique<SymbolicEngine>(schedule, *timeline_);
-  std::multimap<std::size_t, std::pair<std::size_t, int>> ends;
-  const std::size_t steps = timeline_->rank_ends.size();
-  held_.resize(steps);
-  for (std::size_t step = 0; step < steps; ++step) {
-    held_[step].resize(at(schedule.mesh.world()));
-    for (int rank = 0; rank < schedule.mesh.world(); ++rank)
-      ends.emplace(timeline_->rank_ends[step][at(rank)], std::pair(step, rank));
-  }
-  auto next = ends.begin();
-  const auto read = [&](std::size_t done) {
-    for (; next != ends.end() && next->first <= done; ++next) {
-      const auto [step, rank] = next->second;
-      const std::size_t buffers = schedule.model.local(rank).buffers.size();
-      for (std::size_t buffer = 0; buffer < buffers; ++buffer) {
-        std::vector<Held>& held = held_[step][at(rank)].emplace_back();
-        for (const SymbolicEngine::Content& content : engine_->content(rank, static_cast<int>(buffer), schedule.result))
-          held.push_back({content.elements, content.form});
-      }
-    }
-  };
-  engine_->run([&](std::size_t event) { read(event + 1); });
-  read(timeline_->events.size());
+  engine_->run();
 }
 
 int Prediction::buffer_of(int rank, int parameter) const {
@@ -165,12 +144,13 @@ Meeting Prediction::meet_on(const VerifiedPiece& piece, int rank, std::size_t st
   if (!elements) return {false, true, "it is cut into pieces that no schedule has", {}};
   Meetings forms;
   std::set<int> known;
-  const std::vector<Held>& held = held_[step][at(rank)][at(buffer)];
+  const std::vector<SymbolicEngine::Content> held = engine_->handed_over(rank, buffer, static_cast<int>(step));
   for (const Interval& stretch : *elements) {
     if (!owns(rank, buffer, step, stretch))
       return {false, true, "the schedule gives it to another rank's optimizer", {}};
-    auto next = std::upper_bound(held.begin(), held.end(), stretch.begin,
-                                 [](std::int64_t begin, const Held& part) { return begin < part.elements.end; });
+    auto next = std::upper_bound(
+        held.begin(), held.end(), stretch.begin,
+        [](std::int64_t begin, const SymbolicEngine::Content& part) { return begin < part.elements.end; });
     for (; next != held.end() && next->elements.begin < stretch.end; ++next) {
       if (!known.insert(next->form).second) continue;
       const std::optional<Coefficients> predicted =

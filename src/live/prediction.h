@@ -67,10 +67,6 @@ class Prediction {
   /// By parameter of the run, rank and micro-batch, counted through the run.
   using Coefficients = std::map<std::tuple<int, int, int>, Rational>;
   Prediction(const Recording& recording, std::shared_ptr<const Scenario> scenario, Evidence& evidence, bool formulas);
-  struct Held {
-    Interval elements;
-    int form = 0;
-  };
 
   Meeting meet_on(const VerifiedPiece& piece, int rank, std::size_t step) const;
   Meeting compare(const VerifiedPiece& piece, const Coefficients& predicted, std::size_t step) const;
@@ -90,7 +86,6 @@ class Prediction {
   Evidence& evidence_;
   std::shared_ptr<const Timeline> timeline_;
   std::unique_ptr<SymbolicEngine> engine_;
-  std::vector<std::vector<std::vector<std::vector<Held>>>> held_;  // by optimizer step, rank and buffer
 };
 
 }  // namespace lockstep::live

@@ -5,12 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "src/base/at.h"
 #include "src/base/counted.h"
 #include "src/live/collective_order.h"
 #include "src/live/declarations.h"
+#include "src/symbolic/program_operations.h"
 
 namespace lockstep::live {
 
@@ -19,36 +19,18 @@ namespace {
 using symbolic::ProgramCall;
 using symbolic::ProgramContent;
 using symbolic::ProgramOp;
+using symbolic::ProgramOperation;
 
 /// What a call may carry: sums over all members of a group stay far below what a number can hold.
 constexpr std::int64_t most_elements_of_call = std::int64_t{1} << 40;
 
-constexpr std::array op_names = {std::pair{ProgramOp::all_reduce, "all_reduce"},
-                                 std::pair{ProgramOp::reduce_scatter, "reduce_scatter"},
-                                 std::pair{ProgramOp::all_gather, "all_gather"},
-                                 std::pair{ProgramOp::broadcast, "broadcast"},
-                                 std::pair{ProgramOp::reduce, "reduce"},
-                                 std::pair{ProgramOp::gather, "gather"},
-                                 std::pair{ProgramOp::scatter, "scatter"},
-                                 std::pair{ProgramOp::all_to_all, "all_to_all"},
-                                 std::pair{ProgramOp::send, "send"},
-                                 std::pair{ProgramOp::recv, "recv"},
-                                 std::pair{ProgramOp::barrier, "barrier"}};
-
 std::optional<ProgramOp> read_op(const Event& event) {
   const std::string name = event.required_text("op");
-  std::vector<std::string> known;
-  for (const auto& [op, own] : op_names) {
-    if (name == own) return op;
-    known.emplace_back(own);
-  }
+  if (const ProgramOperation* row = symbolic::program_operation_named(name)) return row->op;
   if (const Json* found = event.find("op"); found != nullptr && found->is_string())
-    event.mistake(*found, fmt::format("unknown operation \"{}\"{}", name, did_you_mean(name, known)));
+    event.mistake(*found, fmt::format("unknown operation \"{}\"{}", name,
+                                      did_you_mean(name, symbolic::program_operation_names())));
   return std::nullopt;
-}
-
-bool has_root(ProgramOp op) {
-  return op == ProgramOp::broadcast || op == ProgramOp::reduce || op == ProgramOp::gather || op == ProgramOp::scatter;
 }
 
 /// A number in a list of a content, from `least` to `most`.
@@ -297,7 +279,7 @@ void ProgramReader::collective(const Event& event, int line) {
   call.input_splits = splits(event, "input_splits");
   call.output_splits = splits(event, "output_splits");
   bool usable = op.has_value();
-  if (usable && *op != ProgramOp::send && *op != ProgramOp::recv) {
+  if (usable && !symbolic::program_operation(*op).in_pairs) {
     const std::optional<int> group = tables_.group(event, details_.ranks);
     usable = group.has_value();
     call.group = group.value_or(-1);
@@ -323,12 +305,12 @@ void ProgramReader::collective(const Event& event, int line) {
 }
 
 bool ProgramReader::root_and_peer(const Event& event, ProgramCall& call) const {
-  if (call.op == ProgramOp::send || call.op == ProgramOp::recv) {
+  if (symbolic::program_operation(call.op).in_pairs) {
     const std::optional<symbolic::ProgramPeer> peer = tables_.peer(event, details_.ranks);
     if (peer) call.peer = *peer;
     return peer.has_value();
   }
-  if (!has_root(call.op)) return true;
+  if (!symbolic::program_operation(call.op).rooted) return true;
   const Json* root = event.required("root");
   if (root == nullptr) return false;
   const std::optional<int> position = tables_.position(event, root->is_object() ? event.inner(*root) : event,

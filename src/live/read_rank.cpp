@@ -14,6 +14,7 @@
 #include "src/live/declarations.h"
 #include "src/live/event.h"
 #include "src/live/precision.h"
+#include "src/symbolic/program_operations.h"
 
 namespace lockstep::live {
 
@@ -193,8 +194,9 @@ class Reader {
   void collective(const Event& event) {
     RankStep& step = step_of(event);
     const std::string op = event.required_text("op"), name = text_if_any(event, "dtype");
-    if (op != "send" && op != "recv") record_.collectives.push_back(call(event, op, name, step));
-    if (op != "all_reduce" && op != "reduce_scatter" && op != "reduce") return;
+    const symbolic::ProgramOperation* row = symbolic::program_operation_named(op);
+    if (row == nullptr || !row->in_pairs) record_.collectives.push_back(call(event, op, name, step));
+    if (row == nullptr || !row->reduces) return;
     // Activations that are reduced round no gradient.
     const Json* carried = event.find("parameters");
     if (carried != nullptr && carried->items().empty()) return;

@@ -121,7 +121,7 @@ class LocalStepSearch {
       most = std::max(most, all[parameter].size());
     }
     std::map<int, LocalSteps> with_tokens;
-    const auto try_all = [&](const auto& way_of, const auto& judge) {
+    const auto try_all = [&](const auto& way_of, const auto& decide) {
       std::vector<LocalSteps> tried = start;
       std::vector<int> open;
       for (const int parameter : parameters) {
@@ -139,7 +139,7 @@ class LocalStepSearch {
         if (agreement.meets) {
           found[parameter] = {tried[at(parameter)], Fit::yes};
         } else {
-          judge(parameter, tried[at(parameter)], agreement);
+          decide(parameter, tried[at(parameter)], agreement);
         }
       }
     };

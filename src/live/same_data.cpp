@@ -110,7 +110,7 @@ std::vector<std::vector<int>> SameData::same() const {
   return several;
 }
 
-void SameData::doubt(const Cell& cell, std::vector<PieceFinding>& judged) const {
+void SameData::doubt(const Cell& cell, std::vector<PieceFinding>& findings) const {
   if (words_.empty()) return;
   std::map<int, std::set<int>> contributed;  // data coordinates, by class
   for (const SketchedTensor* one : cell.contributions) {
@@ -119,19 +119,19 @@ void SameData::doubt(const Cell& cell, std::vector<PieceFinding>& judged) const 
   }
   if (std::none_of(contributed.begin(), contributed.end(), [](const auto& one) { return one.second.size() > 1; }))
     return;
-  for (PieceFinding& one : judged) {
+  for (PieceFinding& one : findings) {
     if (one.piece.verdict != Verdict::right || one.piece.coefficients.empty()) continue;
     one.piece.verdict = Verdict::undecided;
     one.summary = words_;
   }
 }
 
-void doubt_zeros(std::vector<PieceFinding>& judged) {
-  const bool nothing_seen = std::all_of(judged.begin(), judged.end(), [](const PieceFinding& one) {
+void doubt_zeros(std::vector<PieceFinding>& findings) {
+  const bool nothing_seen = std::all_of(findings.begin(), findings.end(), [](const PieceFinding& one) {
     return one.piece.verdict == Verdict::right && one.piece.coefficients.empty();
   });
   if (!nothing_seen) return;
-  for (PieceFinding& one : judged) {
+  for (PieceFinding& one : findings) {
     one.piece.verdict = Verdict::undecided;
     one.summary = "no rank's backward yielded anything but zeros, so that nothing is seen of what was done with it";
   }

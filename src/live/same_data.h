@@ -15,7 +15,7 @@ class SameData {
   SameData(const CapturedRun& run, SketchFiles& files, const Expected& expected, int step, const Cells& cells);
 
   /// Makes of results that are right, and to which such ranks contributed, undecided ones.
-  void doubt(const Cell& cell, std::vector<PieceFinding>& judged) const;
+  void doubt(const Cell& cell, std::vector<PieceFinding>& findings) const;
 
  private:
   void tell_apart(const Columns& found);
@@ -29,6 +29,6 @@ class SameData {
 };
 
 /// Where no rank's backward yielded anything but zeros, results that are right become undecided.
-void doubt_zeros(std::vector<PieceFinding>& judged);
+void doubt_zeros(std::vector<PieceFinding>& findings);
 
 }  // namespace lockstep::live

@@ -194,8 +194,8 @@ void compare_start_weights(CapturedRun& run) {
                      run.header.axes[axis], some(run, parameters))});
 }
 
-void doubt_different_weights(const CapturedRun& run, std::vector<PieceFinding>& judged) {
-  for (PieceFinding& one : judged) {
+void doubt_different_weights(const CapturedRun& run, std::vector<PieceFinding>& findings) {
+  for (PieceFinding& one : findings) {
     if (one.piece.verdict != VerifiedPiece::Verdict::wrong || one.piece.coefficients.empty() || one.piece.ranks.empty())
       continue;
     std::uint32_t apart = 0;

@@ -19,6 +19,6 @@ void compare_start_weights(CapturedRun& run);
 
 /// Of a parameter of which ranks with different data begin with different weights, nothing is wrong with a result that
 /// has contributions of ranks with the same weights alone: they may hold different parts of it, or experts.
-void doubt_different_weights(const CapturedRun& run, std::vector<PieceFinding>& judged);
+void doubt_different_weights(const CapturedRun& run, std::vector<PieceFinding>& findings);
 
 }  // namespace lockstep::live

@@ -14,8 +14,8 @@
 #include "src/live/collective_order.h"
 #include "src/live/extraction_norms.h"
 #include "src/live/extraction_text.h"
+#include "src/live/extraction_verdicts.h"
 #include "src/live/findings.h"
-#include "src/live/judge_extraction.h"
 #include "src/live/left_behind.h"
 #include "src/live/precision.h"
 #include "src/live/record.h"
@@ -53,7 +53,7 @@ class Verifier {
   Verifier(const live::CapturedRun& run, const VerifyOptions& options, const live::Extraction* extraction = nullptr)
       : options_(options), run_(run), extraction_(extraction), files_(run_), formulas_(run_) {
     loss_ = options.loss ? options.loss : run_.header.loss;
-    if (extraction != nullptr) judge_.emplace(*extraction, formulas_, expected_, options);
+    if (extraction != nullptr) extraction_verdicts_.emplace(*extraction, formulas_, expected_, options);
     if (!options.reference.empty()) reference_.emplace(options.reference, run_, options.threads);
   }
 
@@ -67,10 +67,10 @@ class Verifier {
       verify_step(step);
     }
     compare_without_loss();
-    if (extraction_ == nullptr) live::doubt_zeros(judged_);
+    if (extraction_ == nullptr) live::doubt_zeros(findings_);
     if (reference_) {
       live::compare_to_reference({run_, files_, formulas_, options_, chosen_, chosen_steps_, cells_, expected_},
-                                 *reference_, judged_, result_);
+                                 *reference_, findings_, result_);
     }
     finish();
     if (extraction_ == nullptr && options_.blame && (result_.count(Verdict::wrong) > 0 || !result_.collectives.empty()))
@@ -197,10 +197,10 @@ class Verifier {
   }
 
   void verify_step(int step) {
-    if (judge_) {
-      for (std::vector<PieceFinding> all = judge_->judge(step, chosen_); PieceFinding & finding : all)
-        judged_.push_back(std::move(finding));
-      live::NormFindings norms = judge_->norms(step);
+    if (extraction_verdicts_) {
+      for (std::vector<PieceFinding> all = extraction_verdicts_->findings(step, chosen_); PieceFinding & finding : all)
+        findings_.push_back(std::move(finding));
+      live::NormFindings norms = extraction_verdicts_->norms(step);
       for (VerifyFinding& finding : norms.wrong) result_.findings.push_back(std::move(finding));
       for (std::string& note : norms.notes) norm_notes_.insert(std::move(note));
       for (std::string& gap : norms.gaps) result_.gaps.push_back(std::move(gap));
@@ -213,20 +213,20 @@ class Verifier {
     }
     live::RunContext context{run_, files_, formulas_, expected_.at(step),
                              [this](const live::Cell& cell, int back) { return before(cell, back); }};
-    std::vector<std::vector<PieceFinding>> judged(cells.size());
+    std::vector<std::vector<PieceFinding>> of_cells(cells.size());
     const auto all = [&] {
       numeric::parallel_for(cells.size(), options_.threads, [&](std::size_t i) {
-        const bool open =
-            std::any_of(judged[i].begin(), judged[i].end(), [](const PieceFinding& finding) { return finding.open; });
+        const bool open = std::any_of(of_cells[i].begin(), of_cells[i].end(),
+                                      [](const PieceFinding& finding) { return finding.open; });
         if (context.patterns != nullptr && !open) return;
-        judged[i] = live::verify_cell(context, *cells[i]);
-        shed_coefficients(judged[i], options_.most_coefficients / (cells.size() * chosen_steps_.size()));
+        of_cells[i] = live::verify_cell(context, *cells[i]);
+        shed_coefficients(of_cells[i], options_.most_coefficients / (cells.size() * chosen_steps_.size()));
       });
     };
     all();
     // Where contributions cannot be told apart, formulas of other parameters say more than a formula of its own.
     std::map<live::Pattern, int> counts;
-    for (const std::vector<PieceFinding>& of_cell : judged) {
+    for (const std::vector<PieceFinding>& of_cell : of_cells) {
       for (const PieceFinding& finding : of_cell) {
         if (const auto pattern = live::pattern_of(finding)) ++counts[*pattern];
       }
@@ -246,12 +246,12 @@ class Verifier {
     }
     const live::SameData same_data(run_, files_, expected_.at(step), step, cells_.at(step));
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      std::vector<PieceFinding>& of_cell = judged[i];
+      std::vector<PieceFinding>& of_cell = of_cells[i];
       if (of_cell.size() > 1) told_apart_bits(of_cell);
       live::doubt_different_weights(run_, of_cell);
       same_data.doubt(*cells[i], of_cell);
       for (PieceFinding& finding : of_cell) {
-        judged_.push_back(std::move(finding));
+        findings_.push_back(std::move(finding));
       }
     }
     tell_unknown(step);
@@ -282,7 +282,7 @@ class Verifier {
     };
     std::map<Rational, Found> found;
     std::map<int, std::set<Rational>> parameters;
-    for (const PieceFinding& finding : judged_) {
+    for (const PieceFinding& finding : findings_) {
       if (!counts(finding)) continue;
       ++found[*finding.uniform].results;
       parameters[finding.piece.parameter].insert(*finding.uniform);
@@ -294,10 +294,10 @@ class Verifier {
     const auto most =
         std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     result_.notes.push_back(fmt::format("contributions come with {} in {} of {}.", most->first.to_string(),
-                                        most->second.results, counted(judged_.size(), "result")));
+                                        most->second.results, counted(findings_.size(), "result")));
     if (found.size() == 1) return;
     const bool is_majority = 2 * most->second.parameters > parameters.size();
-    for (PieceFinding& finding : judged_) {
+    for (PieceFinding& finding : findings_) {
       if (!counts(finding) || (is_majority && *finding.uniform == most->first)) continue;
       finding.piece.verdict = is_majority ? Verdict::wrong : Verdict::undecided;
       finding.summary = is_majority ? fmt::format("every contribution came with {}, and in most parameters with {}",
@@ -316,21 +316,23 @@ class Verifier {
                       rounded_differently_.size() == 1 ? result_.parameters[at(*rounded_differently_.begin())].name
                                                        : counted(rounded_differently_.size(), "parameter")));
     result_.notes.insert(result_.notes.end(), norm_notes_.begin(), norm_notes_.end());
-    live::CollectiveOrder order = judge_ ? judge_->collectives() : live::compare_collectives(run_);
+    live::CollectiveOrder order =
+        extraction_verdicts_ ? extraction_verdicts_->collectives() : live::compare_collectives(run_);
     result_.collectives = std::move(order.wrong);
     result_.notes.insert(result_.notes.end(), order.suspicious.begin(), order.suspicious.end());
     for (const auto& [step, rank] : files_.missing())
       result_.gaps.push_back(fmt::format("rank-{:05}.step-{:05}.safetensors is missing.", rank, step));
     std::size_t left_out = 0;
-    for (const PieceFinding& finding : judged_) left_out += finding.piece.left_out > 0 ? 1 : 0;
-    if (left_out > 0 && !judge_)
+    for (const PieceFinding& finding : findings_) left_out += finding.piece.left_out > 0 ? 1 : 0;
+    if (left_out > 0 && !extraction_verdicts_)
       result_.notes.push_back(fmt::format(
           "the coefficients of {} are left out, for more than {} are not kept; --step and --parameter look at fewer.",
           counted(left_out, "result"), options_.most_coefficients));
-    if (judge_) {
-      for (std::size_t i = 0; i < result_.parameters.size(); ++i) result_.parameters[i].pieces = judge_->pieces()[i];
+    if (extraction_verdicts_) {
+      for (std::size_t i = 0; i < result_.parameters.size(); ++i)
+        result_.parameters[i].pieces = extraction_verdicts_->pieces()[i];
     }
-    live::find_mistakes(std::move(judged_), result_);
+    live::find_mistakes(std::move(findings_), result_);
   }
 
   /// The step at fault: what the run did as a scenario, diagnosed as every scenario is.
@@ -356,14 +358,14 @@ class Verifier {
   const live::Extraction* extraction_;
   live::SketchFiles files_;
   live::RunFormulas formulas_;
-  std::optional<live::ExtractionJudge> judge_;
+  std::optional<live::ExtractionVerdicts> extraction_verdicts_;
   std::optional<live::ReferenceRun> reference_;
   std::optional<CapturedLoss> loss_;
   std::vector<char> chosen_;  // by parameter
   std::vector<int> chosen_steps_;
   live::CellsOfSteps cells_;
   std::map<int, live::Expected> expected_;
-  std::vector<PieceFinding> judged_;
+  std::vector<PieceFinding> findings_;
   std::set<int> rounded_differently_;
   std::set<std::string> norm_notes_;  // of all steps
   VerifyResult result_;

@@ -21,8 +21,8 @@ using Cells = std::map<std::pair<int, int>, Cell>;
 /// By optimizer step.
 using CellsOfSteps = std::map<int, Cells>;
 
-/// What verify() knows when all pieces are judged.
-struct JudgedRun {
+/// What verify() knows when all pieces are verified.
+struct VerifiedRun {
   const CapturedRun& run;
   SketchFiles& files;
   const RunFormulas& formulas;
@@ -34,9 +34,9 @@ struct JudgedRun {
 };
 
 /// Compares the first optimizer step that both runs have whole with the reference (after it, weights differ by rounding
-/// at least): fills in `result.reference`, says of judged pieces whether it is the local backward or the
+/// at least): fills in `result.reference`, says of the pieces whether it is the local backward or the
 /// synchronization that is wrong, and adds notes and gaps.
-void compare_to_reference(const JudgedRun& judged_run, ReferenceRun& reference, std::vector<PieceFinding>& judged,
+void compare_to_reference(const VerifiedRun& run, ReferenceRun& reference, std::vector<PieceFinding>& findings,
                           VerifyResult& result);
 
 }  // namespace lockstep::live

@@ -38,12 +38,12 @@ class CellVerifier {
     std::vector<PieceFinding> all;
     if (context_.run.waits(cell_.step, cell_.parameter)) return all;
     if (const auto divided = context_.run.divided.find(cell_.step); divided != context_.run.divided.end()) {
-      for (PieceFinding& judged : without_formula(all))
-        set_wrong(judged, judged.piece.ranks.empty() ? Mistake::no_owner : Mistake::wrong_values, divided->second);
+      for (PieceFinding& finding : without_formula(all))
+        set_wrong(finding, finding.piece.ranks.empty() ? Mistake::no_owner : Mistake::wrong_values, divided->second);
       return all;
     }
     if (const std::string* why = context_.run.unknown(cell_.step, cell_.parameter)) {
-      for (PieceFinding& judged : without_formula(all)) set_undecided(judged, *why);
+      for (PieceFinding& finding : without_formula(all)) set_undecided(finding, *why);
       return all;
     }
     if (cell_.results.empty()) {
@@ -57,16 +57,16 @@ class CellVerifier {
     }
     if (const auto doubt = context_.run.doubts.find({cell_.step, cell_.parameter});
         doubt != context_.run.doubts.end()) {
-      for (PieceFinding& judged : all) {
-        if (judged.piece.verdict == Verdict::right) set_undecided(judged, doubt->second);
+      for (PieceFinding& finding : all) {
+        if (finding.piece.verdict == Verdict::right) set_undecided(finding, doubt->second);
       }
     }
     // A contribution that is not known may be what is missing, or be the same as one that is known.
-    for (PieceFinding& judged : all) {
-      if (complete_ || judged.piece.verdict == Verdict::undecided) continue;
-      set_undecided(judged, judged.piece.verdict == Verdict::right
-                                ? "right, as far as the run was recorded"
-                                : "as far as the run was recorded: " + judged.summary);
+    for (PieceFinding& finding : all) {
+      if (complete_ || finding.piece.verdict == Verdict::undecided) continue;
+      set_undecided(finding, finding.piece.verdict == Verdict::right
+                                 ? "right, as far as the run was recorded"
+                                 : "as far as the run was recorded: " + finding.summary);
     }
     return all;
   }
@@ -74,14 +74,14 @@ class CellVerifier {
  private:
   /// `tensors`: of the lines that tell of it, the first first.
   PieceFinding begin(std::vector<int> ranks, const std::vector<const SketchedTensor*>& tensors) const {
-    PieceFinding judged;
-    judged.piece.step = cell_.step;
-    judged.piece.parameter = cell_.parameter;
-    judged.piece.piece = cell_.piece;
-    judged.piece.ranks = std::move(ranks);
-    if (!tensors.empty()) judged.piece.place = {tensors.front()->rank, tensors.front()->line};
-    judged.piece.expected = cell_formulas_.expected();
-    return judged;
+    PieceFinding finding;
+    finding.piece.step = cell_.step;
+    finding.piece.parameter = cell_.parameter;
+    finding.piece.piece = cell_.piece;
+    finding.piece.ranks = std::move(ranks);
+    if (!tensors.empty()) finding.piece.place = {tensors.front()->rank, tensors.front()->line};
+    finding.piece.expected = cell_formulas_.expected();
+    return finding;
   }
 
   /// Every distinct result, or what backward yields where there is none.
@@ -92,34 +92,35 @@ class CellVerifier {
     return all;
   }
 
-  void verify_result(PieceFinding& judged, const SameResult& group) {
+  void verify_result(PieceFinding& finding, const SameResult& group) {
     const SketchedTensor result = whole(group);
-    if (result.row < 0) return no_gradient(judged);
+    if (result.row < 0) return no_gradient(finding);
     if (columns_.non_finite > 0) {
-      judged.piece.why =
+      finding.piece.why =
           fmt::format("backward yields {} that {} infinite or no number on {}, and the optimizer gets {}",
                       counted(columns_.non_finite, "element"), columns_.non_finite == 1 ? "is" : "are",
                       rank_words(columns_.non_finite_ranks), result.non_finite);
-      return set_undecided(judged, "backward yields elements that are infinite or no numbers, so the sums say nothing");
+      return set_undecided(finding,
+                           "backward yields elements that are infinite or no numbers, so the sums say nothing");
     }
     if (result.non_finite > 0) {
-      judged.piece.why =
+      finding.piece.why =
           fmt::format("{} that the optimizer gets {} infinite or no number, and none that backward yields",
                       counted(result.non_finite, "element"), result.non_finite == 1 ? "is" : "are");
-      return set_wrong(judged, Mistake::wrong_values,
+      return set_wrong(finding, Mistake::wrong_values,
                        "the optimizer gets elements that are infinite or no numbers, and backward yields none");
     }
-    if (!columns_.missing.empty()) return set_undecided(judged, columns_.missing);
+    if (!columns_.missing.empty()) return set_undecided(finding, columns_.missing);
     Problem problem;
     if (const std::optional<int> missing = read_result(context_.files, cell_.step, group, problem.result))
       return set_undecided(
-          judged, fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
+          finding, fmt::format("the sketches of rank {} in optimizer step {} are missing", *missing, cell_.step));
     if (!is_finite(problem.result))
-      return set_undecided(judged, "the sketch of what the optimizer gets has sums that are no finite numbers");
+      return set_undecided(finding, "the sketch of what the optimizer gets has sums that are no finite numbers");
     if (is_zero(problem.result) && group.shares.empty() && !ZeroHashes(columns_.zero_hashes).add(result))
-      return set_undecided(judged, fmt::format("what the optimizer gets {}", not_of_zeros));
+      return set_undecided(finding, fmt::format("what the optimizer gets {}", not_of_zeros));
     if (columns_.unsaid_axis >= 0) {
-      return set_undecided(judged, unsaid(at(columns_.unsaid_axis)));
+      return set_undecided(finding, unsaid(at(columns_.unsaid_axis)));
     }
     problem.result_dtype = result.dtype;
     problem.coarsest = coarser(result.dtype, cell_.coarsest);
@@ -128,8 +129,8 @@ class CellVerifier {
     problem.elements = context_.run.measured(cell_.parameter, cell_.piece);
     const Explanation found = explain(
         problem, [&](int back) { return earlier(back); }, cache_);
-    if (!found.right && decide_with_skipped_steps(judged, problem)) return;
-    decide(judged, problem, found);
+    if (!found.right && decide_with_skipped_steps(finding, problem)) return;
+    decide(finding, problem, found);
   }
 
   std::string unsaid(std::size_t axis) const {
@@ -158,13 +159,13 @@ class CellVerifier {
 
   /// The optimizer may get what came in steps before this one in which it did not step, from one of them on: where
   /// nobody has zeroed that, it belongs to this step, and where all of it came with one factor, that is what is wrong.
-  bool decide_with_skipped_steps(PieceFinding& judged, Problem problem) {
+  bool decide_with_skipped_steps(PieceFinding& finding, Problem problem) {
     std::optional<std::pair<std::vector<const Column*>, Explanation>> scaled;
     const std::vector<int>& steps = context_.run.steps;
     auto step = std::lower_bound(steps.begin(), steps.end(), cell_.step);
     for (int back = 1; step != steps.begin() && context_.run.waits(*--step, cell_.parameter); ++back) {
       if (back > most_back) {
-        set_undecided(judged,
+        set_undecided(finding,
                       fmt::format("its optimizer did not step in more than {} optimizer steps before", most_back));
         return true;
       }
@@ -178,21 +179,21 @@ class CellVerifier {
           scaled.emplace(problem.columns, found);
         continue;
       }
-      decide(judged, problem, found);
-      judged.piece.expected = judged.piece.formula;
-      for (RecoveredCoefficient& one : judged.piece.coefficients) one.expected = one.exact;
+      decide(finding, problem, found);
+      finding.piece.expected = finding.piece.formula;
+      for (RecoveredCoefficient& one : finding.piece.coefficients) one.expected = one.exact;
       return true;
     }
     if (!scaled) return false;
     const auto& [columns, found] = *scaled;
     const CellFormulas formulas(context_.run, context_.formulas, cell_.step, columns);
-    judged.piece.unexplained = found.residual;
-    judged.piece.noise = found.noise;
-    judged.told_apart = judged.piece.told_apart = true;
-    judged.piece.expected = formulas.expected();
-    formulas.write(judged, found);
-    formulas.write_coefficients(judged, found);
-    formulas.wrong_by(judged, found);
+    finding.piece.unexplained = found.residual;
+    finding.piece.noise = found.noise;
+    finding.told_apart = finding.piece.told_apart = true;
+    finding.piece.expected = formulas.expected();
+    formulas.write(finding, found);
+    formulas.write_coefficients(finding, found);
+    formulas.wrong_by(finding, found);
     return true;
   }
 
@@ -217,58 +218,58 @@ class CellVerifier {
            });
   }
 
-  void no_gradient(PieceFinding& judged) {
-    if (!columns_.missing.empty()) return set_undecided(judged, columns_.missing);
-    judged.piece.formula = "0";
+  void no_gradient(PieceFinding& finding) {
+    if (!columns_.missing.empty()) return set_undecided(finding, columns_.missing);
+    finding.piece.formula = "0";
     if (columns_.columns.empty() && columns_.non_finite == 0) {
-      judged.piece.verdict = Verdict::right;
-      judged.piece.why = "no rank yields a gradient, and the optimizer gets none";
+      finding.piece.verdict = Verdict::right;
+      finding.piece.why = "no rank yields a gradient, and the optimizer gets none";
       return;
     }
-    set_wrong(judged, Mistake::no_owner, "the optimizer gets no gradient, and backward yields one");
+    set_wrong(finding, Mistake::no_owner, "the optimizer gets no gradient, and backward yields one");
     std::set<int> ranks;
     for (const Column& column : columns_.columns) ranks.insert(column.rank);
-    judged.piece.why = "backward yields a gradient on " + rank_words({ranks.begin(), ranks.end()});
+    finding.piece.why = "backward yields a gradient on " + rank_words({ranks.begin(), ranks.end()});
   }
 
-  void decide(PieceFinding& judged, const Problem& problem, const Explanation& found) {
-    VerifiedPiece& piece = judged.piece;
+  void decide(PieceFinding& finding, const Problem& problem, const Explanation& found) {
+    VerifiedPiece& piece = finding.piece;
     piece.unexplained = found.residual;
     piece.noise = found.noise;
-    judged.told_apart = piece.told_apart = found.told_apart;
-    cell_formulas_.write(judged, found);
-    cell_formulas_.write_coefficients(judged, found);
-    if (!found.explained) return unexplained(judged, problem, found);
+    finding.told_apart = piece.told_apart = found.told_apart;
+    cell_formulas_.write(finding, found);
+    cell_formulas_.write_coefficients(finding, found);
+    if (!found.explained) return unexplained(finding, problem, found);
     if (found.right) {
       piece.verdict = Verdict::right;
       return;
     }
-    if (!cell_formulas_.known()) return cell_formulas_.without_loss(judged, found);
+    if (!cell_formulas_.known()) return cell_formulas_.without_loss(finding, found);
     const bool repeats = found.told_apart && found.uniform && repeats_earlier();
-    if ((!found.told_apart || repeats) && try_formulas(judged, problem, repeats)) return;
-    judged.open = !found.told_apart || repeats;
+    if ((!found.told_apart || repeats) && try_formulas(finding, problem, repeats)) return;
+    finding.open = !found.told_apart || repeats;
     // What clipping left of earlier steps is no small fraction.
     if (!found.exact())
-      set_wrong(judged, cell_formulas_.kind(found),
+      set_wrong(finding, cell_formulas_.kind(found),
                 found.stale ? stale_words : "the coefficients are not the expected ones");
     else
-      cell_formulas_.wrong_by(judged, found);
+      cell_formulas_.wrong_by(finding, found);
     if (!found.told_apart)
       piece.why = fmt::format("{} cannot be told apart, so this is the simplest of several formulas",
                               counted(problem.columns.size(), "contribution"));
   }
 
-  void unexplained(PieceFinding& judged, const Problem& problem, const Explanation& found) {
-    VerifiedPiece& piece = judged.piece;
+  void unexplained(PieceFinding& finding, const Problem& problem, const Explanation& found) {
+    VerifiedPiece& piece = finding.piece;
     if (!complete_) {
-      return set_undecided(judged, "a part is none of the recorded contributions; some are missing in the run");
+      return set_undecided(finding, "a part is none of the recorded contributions; some are missing in the run");
     }
-    if (cell_formulas_.known() && try_formulas(judged, problem)) return;
+    if (cell_formulas_.known() && try_formulas(finding, problem)) return;
     if (columns_.columns.empty()) {
       piece.formula.clear();
-      return set_undecided(judged, "the optimizer gets a gradient, and no backward pass was seen that yields one");
+      return set_undecided(finding, "the optimizer gets a gradient, and no backward pass was seen that yields one");
     }
-    judged.open = true;  // formulas of other parameters may tell
+    finding.open = true;  // formulas of other parameters may tell
     // Fewer digits on the way than any recorded tensor has leave the coefficients as they are.
     if (cell_formulas_.known() && found.told_apart) {
       bool right = true;
@@ -282,7 +283,7 @@ class CellVerifier {
         piece.why = fmt::format("{} is more than {} leaves, and no more than 16 bits on the way would",
                                 percent(found.residual), name_of(problem.coarsest));
         return set_undecided(
-            judged, "the coefficients are right within noise, and the noise is more than the recorded types leave");
+            finding, "the coefficients are right within noise, and the noise is more than the recorded types leave");
       }
     }
     if (!found.told_apart && problem.columns.size() > 1) {
@@ -296,29 +297,29 @@ class CellVerifier {
           is_small ? fmt::format("in {}", counted(static_cast<std::uint64_t>(problem.elements), "element"))
                    : fmt::format("by {}", counted(context_.run.header.sums, "sum")),
           percent(found.residual), percent(found.noise));
-      if (!cell_formulas_.known()) return set_undecided(judged, "no simple formula explains it");
-      return set_wrong(judged, Mistake::wrong_values, "it is not the expected sum, and no simple formula explains it");
+      if (!cell_formulas_.known()) return set_undecided(finding, "no simple formula explains it");
+      return set_wrong(finding, Mistake::wrong_values, "it is not the expected sum, and no simple formula explains it");
     }
     piece.why = fmt::format("{} of it is none of the recorded contributions; rounding leaves at most {}",
                             percent(found.residual), percent(found.noise));
-    set_wrong(judged, Mistake::leftover, "a part of it is none of the recorded contributions");
+    set_wrong(finding, Mistake::leftover, "a part of it is none of the recorded contributions");
   }
 
   /// A formula of other parameters, or a usual one, that explains this result as well.
-  bool try_formulas(PieceFinding& judged, const Problem& problem, bool others_alone = false) {
-    const std::optional<Hypotheses::Found> fitting = hypotheses_.first_that_fits(problem, judged.piece.ranks);
+  bool try_formulas(PieceFinding& finding, const Problem& problem, bool others_alone = false) {
+    const std::optional<Hypotheses::Found> fitting = hypotheses_.first_that_fits(problem, finding.piece.ranks);
     if (!fitting || (others_alone && !fitting->of_others)) return false;
     const Explanation& found = fitting->explanation;
-    judged.piece.unexplained = fitting->left.residual;
-    judged.piece.noise = fitting->left.noise;
-    judged.piece.coefficients.clear();
-    judged.told_apart = judged.piece.told_apart = false;
-    cell_formulas_.write(judged, found);
-    cell_formulas_.write_coefficients(judged, found);
-    cell_formulas_.wrong_by(judged, found);
-    judged.piece.from_others = fitting->of_others;
-    judged.open = !fitting->of_others;
-    judged.piece.why =
+    finding.piece.unexplained = fitting->left.residual;
+    finding.piece.noise = fitting->left.noise;
+    finding.piece.coefficients.clear();
+    finding.told_apart = finding.piece.told_apart = false;
+    cell_formulas_.write(finding, found);
+    cell_formulas_.write_coefficients(finding, found);
+    cell_formulas_.wrong_by(finding, found);
+    finding.piece.from_others = fitting->of_others;
+    finding.open = !fitting->of_others;
+    finding.piece.why =
         fmt::format("{} cannot be told apart here; this formula {}", counted(found.entered.size(), "contribution"),
                     fitting->of_others ? "is that of other parameters" : "fits, and others do as well");
     return true;
@@ -340,13 +341,13 @@ std::vector<PieceFinding> verify_cell(const RunContext& context, const Cell& cel
   return CellVerifier(context, cell).run();
 }
 
-std::optional<Pattern> pattern_of(const PieceFinding& judged) {
-  if (!judged.told_apart || judged.piece.verdict != Verdict::wrong || judged.piece.coefficients.empty())
+std::optional<Pattern> pattern_of(const PieceFinding& finding) {
+  if (!finding.told_apart || finding.piece.verdict != Verdict::wrong || finding.piece.coefficients.empty())
     return std::nullopt;
   Pattern pattern;
-  for (const RecoveredCoefficient& one : judged.piece.coefficients) {
+  for (const RecoveredCoefficient& one : finding.piece.coefficients) {
     if (!one.exact) return std::nullopt;
-    pattern[{judged.piece.step - one.step, one.rank, one.micro_batch}] = *one.exact;
+    pattern[{finding.piece.step - one.step, one.rank, one.micro_batch}] = *one.exact;
   }
   return pattern;
 }

@@ -24,7 +24,7 @@ struct Cell {
 /// steps a contribution is older than the result, by rank and by micro-batch.
 using Pattern = std::map<std::tuple<int, int, int>, Rational>;
 
-/// What judging needs besides the cell.
+/// What it takes to verify one besides the cell.
 struct RunContext {
   const CapturedRun& run;
   SketchFiles& files;
@@ -38,7 +38,7 @@ struct RunContext {
   const std::vector<Pattern>* patterns = nullptr;
 };
 
-/// What judging found, with what the summary needs and the report does not.
+/// What was found, with what the summary needs and the report does not.
 struct PieceFinding {
   VerifiedPiece piece;
   std::string summary;  ///< what is wrong, in words that are the same for the same mistake; "" where right
@@ -48,10 +48,10 @@ struct PieceFinding {
   std::optional<Rational> uniform;       ///< loss not known: the one coefficient of all contributions
 };
 
-/// Judges every distinct result of a cell, and what has no result.
+/// Verifies every distinct result of a cell, and what has no result.
 std::vector<PieceFinding> verify_cell(const RunContext& context, const Cell& cell);
 
 /// The coefficients of the contributions, where all of them are certain.
-std::optional<Pattern> pattern_of(const PieceFinding& judged);
+std::optional<Pattern> pattern_of(const PieceFinding& finding);
 
 }  // namespace lockstep::live

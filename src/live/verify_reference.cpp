@@ -25,11 +25,11 @@ void tell_apart(const VerifiedReference& compared, std::vector<PieceFinding>& al
     result.notes.push_back(
         "all contributions differ from the true gradient by one factor: see whether the losses of both runs are what "
         "they are said to be (--loss).");
-  for (PieceFinding& judged : all) {
-    const auto found = of_parameter.find(judged.piece.parameter);
-    if (found == of_parameter.end() || judged.piece.step != *compared.step) continue;
+  for (PieceFinding& finding : all) {
+    const auto found = of_parameter.find(finding.piece.parameter);
+    if (found == of_parameter.end() || finding.piece.step != *compared.step) continue;
     const ReferencedParameter& one = *found->second;
-    const bool right = judged.piece.verdict == Verdict::right, wrong = judged.piece.verdict == Verdict::wrong;
+    const bool right = finding.piece.verdict == Verdict::right, wrong = finding.piece.verdict == Verdict::wrong;
     const char* said = "";
     if (one.contributions == Verdict::right && wrong)
       said = one.result == Verdict::right
@@ -42,13 +42,13 @@ void tell_apart(const VerifiedReference& compared, std::vector<PieceFinding>& al
              : right  ? "the synchronization is right, the contributions are not"
              : !wrong ? "the contributions are not right"
                       : "neither the contributions nor the synchronization are right";
-    if (*said != '\0') judged.piece.why += fmt::format("{}{}", judged.piece.why.empty() ? "" : "; ", said);
+    if (*said != '\0') finding.piece.why += fmt::format("{}{}", finding.piece.why.empty() ? "" : "; ", said);
   }
 }
 
 }  // namespace
 
-void compare_to_reference(const JudgedRun& run, ReferenceRun& against, std::vector<PieceFinding>& judged,
+void compare_to_reference(const VerifiedRun& run, ReferenceRun& against, std::vector<PieceFinding>& findings,
                           VerifyResult& result) {
   const CapturedRun& reference = against.run();
   VerifiedReference& compared = result.reference.emplace();
@@ -106,7 +106,7 @@ void compare_to_reference(const JudgedRun& run, ReferenceRun& against, std::vect
   }
   if (!run.cells.at(step).empty()) measured.coarsest = run.cells.at(step).begin()->second.coarsest;
   compared.parameters = compare_with_reference(measured, against, run.options.threads);
-  tell_apart(compared, judged, result);
+  tell_apart(compared, findings, result);
 }
 
 }  // namespace lockstep::live

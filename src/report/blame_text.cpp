@@ -66,12 +66,8 @@ bool has_options_alone(const CheckResult& result) {
   return schedule->find("framework") != nullptr && options != nullptr && !options->members().empty();
 }
 
-/// Of a layout that is decided by classes the search replays a small one, and what is right there need not be right
-/// here.
-bool is_right_when_small(const CheckResult& result) {
-  const std::vector<std::string>& verified = result.repairs.front().verified;
-  return result.timeline == nullptr && std::find(verified.begin(), verified.end(), "parametric") == verified.end();
-}
+/// The search replays a small layout, and where no engine decides this one, what is right there need not be right here.
+bool is_right_when_small(const CheckResult& result) { return result.repairs.front().verified.empty(); }
 
 }  // namespace
 
@@ -91,11 +87,11 @@ std::string blame_text(const CheckResult& result, bool verbose, const Style& sty
   return text;
 }
 
-std::vector<std::string> right_with(const std::vector<Json>& edits, const std::string& where) {
+std::vector<std::string> right_with(const std::vector<Edit>& edits, const std::string& where) {
   std::vector<std::string> lines;
   lines.reserve(edits.size());
-  for (const Json& edit : edits)
-    lines.push_back((lines.empty() ? "right " + where + "with " : "together with ") + one_line(edit));
+  for (const Edit& edit : edits)
+    lines.push_back((lines.empty() ? "right " + where + "with " : "together with ") + one_line(to_json(edit)));
   return lines;
 }
 
@@ -108,10 +104,11 @@ std::vector<std::string> right_with(const CheckResult& result) {
 void write_json_repair(const Repair& repair, JsonWriter& json) {
   json.begin_object();
   json.key("edits").begin_array();
-  for (const Json& edit : repair.edits) json.value(edit, true);
+  for (const Edit& edit : repair.edits) json.value(to_json(edit), true);
   json.end_array();
   json.key("steps").strings(repair.steps, true);
   json.key("verified").strings(repair.verified, true);
+  if (!repair.verified_at.empty()) json.key("verified_at").string(repair.verified_at);
   json.key("sizes").begin_object(true);
   json.key("tried").number(repair.sizes);
   json.key("right").number(repair.right_sizes);

@@ -22,7 +22,7 @@ std::string at_fault_text(const Blame& blame, bool verbose, const Style& style);
 std::string one_line(const Json& value);
 
 /// "right with {…}", "together with {…}": an edit a line, all of which it takes. `where`: "at this layout ".
-std::vector<std::string> right_with(const std::vector<Json>& edits, const std::string& where = "");
+std::vector<std::string> right_with(const std::vector<Edit>& edits, const std::string& where = "");
 /// The first repair that a check found, which is right at the layout that it shows.
 std::vector<std::string> right_with(const CheckResult& result);
 

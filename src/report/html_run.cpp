@@ -39,7 +39,7 @@ class RunArticle {
     std::string text = fmt::format(
         "<header><p><span class=\"verdict {0}\">{1} {0}</span></p>\n<h2>{2}</h2>\n<p class=\"meta\">{3}<br>{4}</p>\n",
         verdict, sign, text_of(result_.run), text_of(words_.layout()), text_of(words_.counts()));
-    for (const std::string& line : {words_.not_judged(), words_.reference()}) {
+    for (const std::string& line : {words_.not_checked(), words_.reference()}) {
       if (!line.empty()) text += "<p class=\"meta\">" + text_of(line) + "</p>\n";
     }
     for (const std::string& gap : result_.gaps)

@@ -31,6 +31,8 @@ std::string open_text(const std::vector<Axis>& axes, bool micro_batches) {
 namespace {
 
 std::string what_is_wrong(const Proof::Counterexample& example) {
+  if (example.ended == Outcome::Kind::deadlock) return "a deadlock";
+  if (example.ended == Outcome::Kind::invalid_collective) return "an invalid collective";
   if (example.parameter.empty()) return "a race";
   if (example.unowned)
     return fmt::format("nobody answers for some elements of {} on rank {}", example.parameter, example.rank);
@@ -44,13 +46,15 @@ std::string what_is_wrong(const Proof::Counterexample& example) {
   return fmt::format("rank {} gets {} for {}, not {}", example.rank, example.got, example.parameter, example.expected);
 }
 
-/// "  smallest: tp 1, dp 2: rank 0 gets …"; unless `verbose`, on lines of page_width with short formulas.
+/// "  smallest: tp 1, dp 2: rank 0 gets …"; "  the file: " where it is its own layout; unless `verbose`, on lines of
+/// page_width with short formulas.
 std::string smallest_text(Proof::Counterexample example, bool verbose) {
   if (!verbose) {
     for (std::string* formula : {&example.got, &example.expected})
       *formula = report::unbroken(report::elided(*formula, report::widest_in_sentence));
   }
-  const std::string line = fmt::format("  smallest: {}: {}", describe(example.sizes), what_is_wrong(example));
+  const std::string line = fmt::format("  {}: {}: {}", example.of_file ? "the file" : "smallest",
+                                       describe(example.sizes), what_is_wrong(example));
   return (verbose ? line : report::wrapped(line, 4)) + "\n";
 }
 

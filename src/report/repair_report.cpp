@@ -183,7 +183,7 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
     }
     write(fmt::format("\n  {}. {}; {}{}{}\n", ++number, fmt::join(steps, ", "), added_bytes_text(repair.added_bytes),
                       repair.other_owners ? "; changes which ranks own the gradient" : "", norms_text(repair)));
-    for (const Json& edit : repair.edits) write("     " + one_line(edit) + "\n");
+    for (const Edit& edit : repair.edits) write("     " + one_line(to_json(edit)) + "\n");
     write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(own_sizes(result), repair)));
   }
   write(fmt::format("\n  {} tried; {} of them {}{}\n{}", were(findings.tried, "schedule"), findings.found,

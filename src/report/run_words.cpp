@@ -55,7 +55,7 @@ std::string RunWords::counts() const {
   return text;
 }
 
-std::string RunWords::not_judged() const {
+std::string RunWords::not_checked() const {
   if (result_.reference || result_.verdict() == PieceVerdict::wrong || result_.count(PieceVerdict::right) == 0)
     return "";
   if (result_.played) return "each rank's own loss and backward were not checked";

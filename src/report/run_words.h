@@ -27,7 +27,7 @@ class RunWords {
   /// "3 parameters, 3 results compared: 2 right, 1 wrong".
   std::string counts() const;
   /// What a run that is right without a reference does not say; "" else.
-  std::string not_judged() const;
+  std::string not_checked() const;
   /// With how many parameters the contributions add up to the reference's gradient, and how nearly; "" without one.
   std::string reference() const;
   /// "norm.weight, on rank 1, in optimizer step 0"; of more than `most_names` names, layers folded, their number alone.

@@ -40,15 +40,14 @@ bool reduces_stale_slices(const CheckResult& result, const std::string& step) {
   };
   const auto from = place(step);
   if (from == steps.end() || !operation((*from)->op).reduces()) return false;
-  for (const Json& edit : result.repairs.front().edits) {
-    if (const Json* set = edit.find("set"); set != nullptr && set->text() == step && edit.find("geometry") != nullptr) {
+  for (const Edit& edit : result.repairs.front().edits) {
+    if (edit.step.to_string() != step) continue;
+    if (edit.action == Edit::Action::set && edit.changes("geometry")) {
       const auto reduces = [](const Step* each) { return operation(each->op).reduces(); };
       if (narrows(*from) && std::any_of(std::next(from), steps.end(), reduces)) return true;
     }
-    const Json* moved = edit.find("move");
-    const Json* target = edit.find("before") != nullptr ? edit.find("before") : edit.find("after");
-    if (moved == nullptr || target == nullptr || moved->text() != step) continue;
-    const auto to = place(target->text());
+    if (edit.action != Edit::Action::move) continue;
+    const auto to = place(edit.beside.to_string());
     if (to < from && std::any_of(to, from, narrows)) return true;
   }
   return false;

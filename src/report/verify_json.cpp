@@ -146,7 +146,7 @@ void write_json_run(const VerifyResult& result, JsonWriter& json) {
   }
   json.end_array();
   json.key("repair").begin_array();
-  for (const Json& edit : result.repair) json.value(edit, true);
+  for (const Edit& edit : result.repair) json.value(to_json(edit), true);
   json.end_array();
   json.key("not_blamed").string_or_null(result.not_blamed);
   json.key("results").begin_array();

@@ -40,7 +40,7 @@ class TextVerify {
     head();
     write_("  " + words_.layout() + "\n");
     write_("  " + words_.counts() + "\n");
-    for (const std::string& line : {words_.not_judged(), words_.reference()}) {
+    for (const std::string& line : {words_.not_checked(), words_.reference()}) {
       if (!line.empty()) write_("  " + line + "\n");
     }
     for (const std::string& gap : result_.gaps) write_("  not complete: " + clean(gap) + "\n");

@@ -82,7 +82,8 @@ class Change {
     std::vector<Json> items = list.items();
     const std::string& part = path_[depth];
     const std::size_t index = is_index(part) ? std::stoul(part) : items.size();
-    if (index >= items.size()) {
+    // "01" is another spelling of 1 that nobody else has.
+    if (index >= items.size() || part != std::to_string(index)) {
       refuse(fmt::format("\"{}\" has {}, named by numbers from 0{}", path_to(depth), counted(items.size(), "element"),
                          items.empty() ? ""
                                        : fmt::format("; the nearest is \"{}\"",
@@ -94,8 +95,11 @@ class Change {
     return result;
   }
 
-  /// The element that is called so, or nearly; else the last.
+  /// The element that is meant by a number with zeros or blanks before it, that is called so, or nearly; else the last.
   static std::size_t nearest_of(const std::vector<Json>& items, const std::string& part) {
+    const std::size_t begin = std::min(part.find_first_not_of(" +0"), part.size() - 1);
+    if (const std::string digits = part.substr(begin); is_index(digits) && std::stoul(digits) < items.size())
+      return std::stoul(digits);
     std::vector<std::string> names;
     for (const Json& item : items) {
       const Json* name = item.find("name");

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
+#include <set>
 
 #include "src/scenario/fields.h"
 
@@ -24,24 +24,24 @@ bool same(const Diagnostic& one, const Diagnostic& other) {
 class EditCauses {
  public:
   EditCauses(const Json& document, const Json& edits, const MistakesOf& mistakes_of)
-      : document_(document), edits_(edits), mistakes_of_(mistakes_of) {}
+      : document_(document), edits_(edits), mistakes_of_(mistakes_of) {
+    for (std::size_t i = 0; i < edits.items().size(); ++i) all_.insert(i);
+  }
 
   /// Null where none causes it, or nothing tells which.
   const Json* cause(const Diagnostic& mistake) {
     const std::vector<Json>& items = edits_.items();
-    if (!may_be_caused(mistake.place) || is_among(items, mistake) != Is::there || is_among({}, mistake) == Is::there)
+    if (!may_be_caused(mistake.place) || is_without({}, mistake) != Is::there || is_without(all_, mistake) == Is::there)
       return nullptr;
-    std::vector<Json> first = items;
+    std::set<std::size_t> last;
     Is with_fewer = Is::there;
     while (with_fewer == Is::there) {
-      first.pop_back();
-      with_fewer = is_among(first, mistake);
+      last.insert(items.size() - 1 - last.size());
+      with_fewer = is_without(last, mistake);
     }
-    if (with_fewer == Is::not_there) return &items[first.size()];
+    if (with_fewer == Is::not_there) return &items[*last.begin()];
     for (std::size_t i = items.size(); i-- > 0;) {
-      std::vector<Json> others = items;
-      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-      if (is_among(others, mistake) == Is::not_there) return &items[i];
+      if (is_without({i}, mistake) == Is::not_there) return &items[i];
     }
     return nullptr;
   }
@@ -57,38 +57,31 @@ class EditCauses {
 
   enum class Is { there, not_there, unknown };
 
-  /// Whether the mistake is there with these edits alone: unknown where they have a mistake that all edits together do
-  /// not have, behind which nobody looked further.
-  Is is_among(const std::vector<Json>& some, const Diagnostic& mistake) {
-    const std::vector<Diagnostic>& found = mistakes_with(some);
+  /// Whether the mistake is there without these edits: unknown where the others have a mistake that all edits together
+  /// do not have, behind which nobody looked further.
+  Is is_without(const std::set<std::size_t>& some, const Diagnostic& mistake) {
+    const std::vector<Diagnostic>& found = mistakes_without(some);
     const auto holds = [](const std::vector<Diagnostic>& list, const Diagnostic& one) {
       return std::any_of(list.begin(), list.end(), [&](const Diagnostic& other) { return same(one, other); });
     };
     if (holds(found, mistake)) return Is::there;
-    const std::vector<Diagnostic>& with_all = mistakes_with(edits_.items());
+    const std::vector<Diagnostic>& with_all = mistakes_without({});
     const bool only_known =
         std::all_of(found.begin(), found.end(), [&](const Diagnostic& one) { return holds(with_all, one); });
     return only_known ? Is::not_there : Is::unknown;
   }
 
-  const std::vector<Diagnostic>& mistakes_with(const std::vector<Json>& some) {
-    std::vector<std::size_t> places;
-    for (const Json& edit : some) places.push_back(edit.place().begin);
-    const auto [found, is_new] = with_.try_emplace(std::move(places));
-    if (is_new) {
-      Json edits = edits_, schedule = *document_.find("schedule"), document = document_;
-      edits.set_items(some);
-      schedule.set("edits", edits);
-      document.set("schedule", schedule);
-      found->second = mistakes_of_(document);
-    }
+  const std::vector<Diagnostic>& mistakes_without(const std::set<std::size_t>& some) {
+    const auto [found, is_new] = without_.try_emplace(some);
+    if (is_new) found->second = mistakes_of_(WhatIf{.left_out = some});
     return found->second;
   }
 
   const Json& document_;
   const Json& edits_;
   const MistakesOf& mistakes_of_;
-  std::map<std::vector<std::size_t>, std::vector<Diagnostic>> with_;  // by the places of edits
+  std::set<std::size_t> all_;
+  std::map<std::set<std::size_t>, std::vector<Diagnostic>> without_;  // by what is left out
 };
 
 /// "op", or the one key that an edit gives another value; else what it does.

@@ -244,19 +244,4 @@ bool EditableSteps::is_valid(const Step& step, bool in_each) const {
 
 std::uint64_t content_hash(const std::vector<Step>& steps) { return StepHash().of(steps); }
 
-Json with_edits(const Json& document, const std::vector<Edit>& edits) {
-  return with_edits(document, to_json(edits).items());
-}
-
-Json with_edits(const Json& document, const std::vector<Json>& edits) {
-  Json schedule = *document.find("schedule");
-  const Json* written = schedule.find("edits");
-  std::vector<Json> list = written != nullptr ? written->items() : std::vector<Json>();
-  list.insert(list.end(), edits.begin(), edits.end());
-  schedule.set("edits", Json::array(std::move(list), written != nullptr ? written->place() : schedule.place()));
-  Json changed = document;
-  changed.set("schedule", schedule);
-  return changed;
-}
-
 }  // namespace lockstep::scenario

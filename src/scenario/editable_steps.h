@@ -44,8 +44,5 @@ class EditableSteps {
 Schedule with_parameters(const Schedule& schedule, std::vector<Parameter> parameters);
 /// Equal for steps that say the same in the same words, and for others only by an accident of 64 bits.
 std::uint64_t content_hash(const std::vector<Step>& steps);
-/// The document with edits behind those that it has.
-Json with_edits(const Json& document, const std::vector<Json>& edits);
-Json with_edits(const Json& document, const std::vector<Edit>& edits);
 
 }  // namespace lockstep::scenario

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/expression/node.h"
 #include "src/scenario/expand.h"
 #include "src/scenario/selector_matches.h"
 #include "src/scenario/template.h"
@@ -188,8 +189,8 @@ void Framework::note_absence(const std::vector<WrittenEdit>& edits, Reading& rea
   for (const auto& [name, option] : options_) values.define(name, option.value);
   if (const Json* let = file_.document.find("let")) values.define_all(*let);
   // Where every step of the name hangs on a condition, it is absent where none of these holds.
-  const std::function<bool(const Json&, const std::string&, std::string&)> add =
-      [&](const Json& steps, const std::string& name, std::string& rule) {
+  const std::function<bool(const Json&, const std::string&, expression::NodePointer&)> add =
+      [&](const Json& steps, const std::string& name, expression::NodePointer& rule) {
         return std::all_of(steps.items().begin(), steps.items().end(), [&](const Json& step) {
           if (step.find("if") != nullptr) return false;
           const Json* body = step.find("steps");
@@ -198,17 +199,19 @@ void Framework::note_absence(const std::vector<WrittenEdit>& edits, Reading& rea
           if (own == nullptr || !own->is_string() || own->text() != name) return true;
           const Json* when = step.find("when");
           if (when == nullptr || !when->is_string()) return false;
-          const Json plain = values.substitute(*when);
-          const std::string text = plain.is_boolean() ? (plain.as_boolean() ? "true" : "false") : plain.text();
-          rule += fmt::format("{}not ({})", rule.empty() ? "" : " and ", text);
+          const std::optional<Expression> plain = values.plain(*when);
+          if (!plain) return false;  // whoever reads the step says so
+          const expression::NodePointer absent = expression::not_node(plain->root());
+          rule = rule == nullptr ? absent : expression::binary_node("and", rule, absent);
           return true;
         });
       };
   for (const WrittenEdit& one : edits) {
     for (const EditTarget* target : {&one.edit.step, &one.edit.beside}) {
-      std::string rule;
-      if (absent_.count(target->name) != 0 && add(*file_.document.find("steps"), target->name, rule) && !rule.empty())
-        reading.refusing.emplace(rule, fmt::format("an edit names step \"{}\", which is not there", target->name));
+      expression::NodePointer rule;
+      if (absent_.count(target->name) != 0 && add(*file_.document.find("steps"), target->name, rule) && rule != nullptr)
+        reading.refusing.emplace(Expression::of(rule),
+                                 fmt::format("an edit names step \"{}\", which is not there", target->name));
     }
   }
 }

@@ -69,25 +69,26 @@ class StepExpander {
   Json condition_of(const Json& step) {
     const Json* written = step.find("when");
     const std::optional<Json> when = written != nullptr ? values_.resolve(*written) : std::nullopt;
-    return when ? fold(values_.substitute(*when)) : Json::boolean(true);
+    if (!when) return Json::boolean(true);
+    if (const std::optional<bool> known = known_truth(*when)) return Json::boolean(*known, when->place());
+    return values_.substitute(*when);
   }
 
-  /// A condition that the layout and the batch decide, as true or false.
-  Json fold(const Json& when) {
-    if (!when.is_string() || !reading_.sizes_known()) return when;
+  /// Of a condition that the layout and the batch decide.
+  std::optional<bool> known_truth(const Json& when) {
+    if (!when.is_string() || !reading_.sizes_known()) return std::nullopt;
+    const std::optional<Expression> condition = values_.plain(when);
+    if (!condition) return std::nullopt;
+    // The number of micro-batches is one example of many then.
+    if (reading_.keep_sizes && condition->names().count("micro_batches") != 0) return std::nullopt;
     try {
-      const Expression condition = Expression::parse(when.text());
-      // The number of micro-batches is one example of many then.
-      if (reading_.keep_sizes && condition.names().count("micro_batches") != 0) return when;
-      const auto value = condition.constant(file_environment(reading_));
-      if (value && std::holds_alternative<bool>(*value)) {
-        values_.note_decided(when);
-        return Json::boolean(std::get<bool>(*value), when.place());
-      }
+      const auto value = condition->constant(file_environment(reading_));
+      if (!value || !std::holds_alternative<bool>(*value)) return std::nullopt;
+      values_.note_decided(*condition);
+      return std::get<bool>(*value);
     } catch (const ExpressionError&) {
-      // The reader of the plain step reports it.
+      return std::nullopt;  // the reader of the plain step reports it
     }
-    return when;
   }
 
   Json expand_value(Object object, const std::string& key, const Json& value) {

@@ -32,15 +32,4 @@ std::vector<FrameworkOption> framework_options(const Scenario& scenario) {
   return options;
 }
 
-Json with_option(const Json& document, const std::string& name, const Json& value) {
-  Json changed = document;
-  Json schedule = *document.find("schedule");
-  const Json* given = schedule.find("options");
-  Json options = given == nullptr ? Json::object({}, schedule.place()) : *given;
-  options.set(name, value);
-  schedule.set("options", options);
-  changed.set("schedule", schedule);
-  return changed;
-}
-
 }  // namespace lockstep::scenario

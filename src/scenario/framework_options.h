@@ -21,7 +21,4 @@ struct FrameworkOption {
 /// come from elsewhere.
 std::vector<FrameworkOption> framework_options(const Scenario& scenario);
 
-/// The document with another value of an option of its framework.
-Json with_option(const Json& document, const std::string& name, const Json& value);
-
 }  // namespace lockstep::scenario

@@ -17,8 +17,9 @@ namespace lockstep::scenario {
 /// A model as it was read at some sizes of the layout, with what was noted on the way.
 struct KnownModel {
   Model::Parameters parameters;
-  std::set<std::string> uses, decided_conditions;
-  std::map<std::string, std::string> refusing, rules;
+  std::set<std::string> uses;
+  Expressions decided_conditions;
+  TextsOfExpressions refusing, rules;
   bool decided_by_numel = false;
   std::optional<Preset> preset;
   std::vector<Model> models;  ///< made of these parameters, for different meshes

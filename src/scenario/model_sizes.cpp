@@ -63,8 +63,8 @@ class ModelSizes {
 
   bool is_sized(const std::string& name) const { return sized_.count(name) > 0 || is_size_name(name); }
   bool is_sized(const Node& node) const {
-    return (node.kind == Node::Kind::name && is_sized(node.text)) ||
-           std::any_of(node.children.begin(), node.children.end(), [&](const auto& child) { return is_sized(*child); });
+    return expression::any_node(node,
+                                [&](const Node& part) { return part.kind == Node::Kind::name && is_sized(part.text); });
   }
   bool mentions_size(const Json& value) const {
     if (value.is_string()) {
@@ -77,30 +77,20 @@ class ModelSizes {
                        [&](const Json::Member& member) { return member.key != "if" && mentions_size(member.value); });
   }
 
-  /// With what it is made of in the place of names of "let"; a string that decided conditions are noted for by the way.
-  std::optional<Expression> inlined(const Json& text) {
-    const Json plain = values_.substitute(text);
-    return plain.is_string() ? parsed(plain.text()) : std::nullopt;
-  }
-
   /// The model was read at the present sizes, and is another one at others.
   void depends(const std::string& what, const Json& text) {
     Names names;
-    const std::function<void(const Node&)> add = [&](const Node& node) {
-      if (node.kind == Node::Kind::name) {
-        const auto loop = sizes_of_loop_.find(node.text);
-        if (loop != sizes_of_loop_.end()) names.insert(loop->second.begin(), loop->second.end());
-        if (is_size_name(node.text)) names.insert(node.text);
-      }
-      for (const auto& child : node.children) add(*child);
-    };
-    if (const auto expression = inlined(text)) add(expression->tree());
-    std::string word = what;
-    std::replace(word.begin(), word.end(), '\'', ' ');
+    const auto plain = values_.plain(text);
+    for (const std::string& name : plain ? plain->names() : Names()) {
+      const auto loop = sizes_of_loop_.find(name);
+      if (loop != sizes_of_loop_.end()) names.insert(loop->second.begin(), loop->second.end());
+      if (is_size_name(name)) names.insert(name);
+    }
+    using namespace expression;
     for (const std::string& name : names) {
-      const Json value = json_of(Expression::parse(name).evaluate(environment_), {});
-      const std::string now = value.is_boolean() ? (value.as_boolean() ? "true" : "false") : value.text();
-      reading_.decided_conditions.insert(fmt::format("'{}' != '' and {} == {}", word, name, now));
+      const NodePointer size = name_node(name), now = value_node(evaluate(*size, environment_));
+      const NodePointer mark = binary_node("!=", value_node(what), value_node(std::string()));
+      reading_.decided_conditions.insert(Expression::of(binary_node("and", mark, binary_node("==", size, now))));
     }
   }
 
@@ -122,7 +112,7 @@ class ModelSizes {
       if (rounded.kind != Node::Kind::call || rounded.text != "ceil") continue;
       const Node& quotient = *rounded.children[0];
       if (quotient.kind != Node::Kind::binary || quotient.text != "/" || is_sized(*quotient.children[0]) ||
-          expression::print(*quotient.children[1]) != expression::print(unit))
+          expression::compare(*quotient.children[1], unit) != 0)
         continue;
       if (unit.kind != Node::Kind::call || unit.text != "max" || is_sized(*unit.children[0])) continue;
       return unit.children.size() == 2 ? axis_of_product(*unit.children[1]) : std::nullopt;
@@ -146,18 +136,17 @@ class ModelSizes {
   bool is_stage(const Node& node) const { return node.kind == Node::Kind::name && stages_.count(node.text) > 0; }
 
   bool uses_loop(const Node& node) const {
-    return (node.kind == Node::Kind::name && local_.count(node.text) > 0) ||
-           std::any_of(node.children.begin(), node.children.end(),
-                       [&](const auto& child) { return uses_loop(*child); });
+    return expression::any_node(
+        node, [&](const Node& part) { return part.kind == Node::Kind::name && local_.count(part.text) > 0; });
   }
 
   void condition(const Json& text) {
     const auto written = text.is_string() ? parsed(text.text()) : std::nullopt;
-    const auto plain = text.is_string() ? inlined(text) : std::nullopt;
+    const auto plain = values_.plain(text);
     if (!written || !plain || !is_sized(plain->tree())) return;
     if (deals_to_stages(plain->tree())) return;
     if (uses_loop(written->tree())) return depends("the condition \"" + text.text() + "\" of the model file", text);
-    reading_.decided_conditions.insert(plain->to_string());
+    reading_.decided_conditions.insert(*plain);
   }
 
   void conditional(const Json& item, const Json& common) {
@@ -173,7 +162,7 @@ class ModelSizes {
     for (const Json::Member& variable : variables->members()) {
       local_.insert(variable.key);
       const auto counts = [&](const Json& count) {
-        const auto plain = count.is_string() ? inlined(count) : std::nullopt;
+        const auto plain = values_.plain(count);
         if (!plain || !is_sized(plain->tree())) return;
         sized_.insert(variable.key);
         Names& names = sizes_of_loop_[variable.key];
@@ -239,7 +228,7 @@ class ModelSizes {
     const std::string what = "\"" + key + "\" in the model file";
     constexpr std::string_view expressions[] = {"shape", "stage", "chunk", "shard", "micro_batches", "frozen"};
     if (std::count(std::begin(expressions), std::end(expressions), key) == 0) return interpolated(key, what, text);
-    const auto plain = inlined(text);
+    const auto plain = values_.plain(text);
     if (!plain || !is_sized(plain->tree())) return;
     const Node& tree = plain->tree();
     if (key == "stage" && is_stage(tree)) return;
@@ -256,14 +245,14 @@ class ModelSizes {
     const std::string& from = text.text();
     const auto look_at = [&](const std::string& part) {
       const Json inner = Json::string(part);
-      const auto plain = inlined(inner);
+      const auto plain = values_.plain(inner);
       if (!plain || !is_sized(plain->tree())) return;
       const bool numbered = plain->tree().kind == Node::Kind::name && dealt_.count(plain->tree().text) > 0;
       if (key != "name" || !numbered) depends(what, inner);
     };
     // "tp" is an axis there, and no size.
     if (sized_.count(from) > 0) look_at(from);
-    if (values_.is_defined(from)) inlined(text);
+    if (values_.is_defined(from)) values_.plain(text);
     for (std::size_t open = from.find('{'); open != std::string::npos; open = from.find('{', open + 1)) {
       const std::size_t close = from.find('}', open);
       if (close != std::string::npos && parsed(from.substr(open + 1, close - open - 1)))

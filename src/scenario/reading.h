@@ -23,17 +23,17 @@ struct Reading {
   bool layout_known = false;         ///< the layout had no mistake
   std::shared_ptr<const Mesh> mesh;  ///< of `layout`, all sizes 1 while that is not known
   Batch batch;
-  std::set<std::string> uses;                   ///< of all parameters
-  std::set<std::string> counted;                ///< lists of tokens of other names that factors or losses ask for
-  std::set<std::string> counted_before_edits;   ///< that factors ask for before edits
-  bool parameters_known = false;                ///< the parameters had no mistake
-  std::optional<Preset> preset;                 ///< where one was expanded without a mistake
-  bool keep_sizes = false;                      ///< numbers that a framework derives from sizes stay expressions
-  bool decided_by_numel = false;                ///< Schedule::decided_by_numel
-  bool any_micro_batches = false;               ///< their number is "any"; `batch` has one example
-  std::set<std::string> decided_conditions;     ///< Scenario::decided_conditions
-  std::map<std::string, std::string> refusing;  ///< RefusedSizes::rules
-  std::map<std::string, std::string> rules;     ///< Scenario::rules
+  std::set<std::string> uses;                  ///< of all parameters
+  std::set<std::string> counted;               ///< lists of tokens of other names that factors or losses ask for
+  std::set<std::string> counted_before_edits;  ///< that factors ask for before edits
+  bool parameters_known = false;               ///< the parameters had no mistake
+  std::optional<Preset> preset;                ///< where one was expanded without a mistake
+  bool keep_sizes = false;                     ///< numbers that a framework derives from sizes stay expressions
+  bool decided_by_numel = false;               ///< Schedule::decided_by_numel
+  bool any_micro_batches = false;              ///< their number is "any"; `batch` has one example
+  Expressions decided_conditions;              ///< Scenario::decided_conditions
+  TextsOfExpressions refusing;                 ///< RefusedSizes::rules
+  TextsOfExpressions rules;                    ///< Scenario::rules
 
   /// Whether the size of `axis` is a number that coordinates can be checked against.
   bool size_known(Axis axis) const;

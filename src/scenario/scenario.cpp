@@ -18,6 +18,7 @@
 #include "src/scenario/known_models.h"
 #include "src/scenario/open_sizes.h"
 #include "src/scenario/step_tree.h"
+#include "src/scenario/what_if.h"
 
 namespace lockstep {
 
@@ -36,8 +37,11 @@ std::string name_of_file(const std::string& file) {
 /// depends on it unread, so that every mistake is reported once.
 class ScenarioReader {
  public:
-  explicit ScenarioReader(std::string file, bool keep_sizes = false, scenario::KnownModels* known = nullptr)
-      : file_(std::move(file)), known_models_(known) {
+  /// `what_if`: null for the file as it is.
+  explicit ScenarioReader(std::string file, const WhatIf* what_if = nullptr, bool keep_sizes = false,
+                          scenario::KnownModels* known = nullptr)
+      : file_(std::move(file)), is_what_if_(what_if != nullptr), known_models_(known) {
+    if (is_what_if_) what_if_ = *what_if;
     reading_.keep_sizes = keep_sizes;
     reading_.folder = std::filesystem::path(file_).parent_path();
   }
@@ -53,6 +57,7 @@ class ScenarioReader {
     Scenario scenario;
     scenario.file = file_;
     scenario.document = document;
+    if (is_what_if_) scenario.document.remove("expect");  // which is of the file as it is
     refuse_other_files(scenario.document);
     const scenario::Fields fields(scenario.document, scenario::Object::scenario, "", "at the top level of the scenario",
                                   reading_.diagnostics);
@@ -81,6 +86,7 @@ class ScenarioReader {
     scenario.rules = reading_.rules;
     scenario.resolved =
         resolved(scenario.document, layout, scenario::batch_after_edits(batch, reading_), parameters, steps);
+    if (is_what_if_) scenario.document = scenario::document_with(document, what_if_);
     return scenario;
   }
 
@@ -126,9 +132,10 @@ class ScenarioReader {
     scenario.source_reference = fields.text("source");
   }
 
-  void read_framework(const Json* schedule) {
-    if (schedule == nullptr) return;
-    const scenario::Fields fields(*schedule, scenario::Object::schedule, "", "in \"schedule\"", reading_.diagnostics);
+  void read_framework(const Json* written) {
+    if (written == nullptr) return;
+    const Json changed = scenario::schedule_with(*written, what_if_), *schedule = &changed;
+    const scenario::Fields fields(changed, scenario::Object::schedule, "", "in \"schedule\"", reading_.diagnostics);
     const Json* framework = schedule->find("framework");
     const Json* steps = schedule->find("steps");
     if ((framework != nullptr) == (steps != nullptr)) {
@@ -161,15 +168,14 @@ class ScenarioReader {
   }
 
   Json read_layout_part(const Json* written) {
-    const Json empty = Json::object();
-    Json layout = written != nullptr ? *written : empty;
+    Json layout = scenario::layout_with(written, what_if_.sizes);
     if (framework_) layout = framework_->with_layout_defaults(layout, reading_);
     scenario::read_layout(layout, reading_);
     return layout;
   }
 
   Json read_batch_part(const Json* written) {
-    Json batch = written != nullptr ? *written : Json::object();
+    Json batch = scenario::batch_with(written, what_if_.sizes);
     if (framework_) batch = framework_->with_batch_defaults(framework_->with_options(batch, reading_), reading_);
     scenario::read_batch(batch, reading_);
     return batch;
@@ -338,6 +344,8 @@ class ScenarioReader {
   }
 
   std::string file_;
+  bool is_what_if_;
+  WhatIf what_if_;
   scenario::KnownModels* known_models_;
   scenario::Reading reading_;
   std::unique_ptr<scenario::Framework> framework_;
@@ -352,9 +360,9 @@ class ScenarioReader {
 
 /// What was found in steps that edits have made is the edits' mistake.
 InputError with_places_of_edits(const InputError& error, const Json& document, const std::string& file) {
-  return InputError(scenario::at_their_edits(error.diagnostics(), document, [&](const Json& other) {
+  return InputError(scenario::at_their_edits(error.diagnostics(), document, [&](const WhatIf& fewer) {
     try {
-      read_scenario(other, file);
+      read_scenario(document, file, fewer);
     } catch (const InputError& again) {
       return again.diagnostics();
     }
@@ -374,6 +382,18 @@ Scenario read_scenario(const std::shared_ptr<const Source>& source) {
 }
 
 Scenario read_scenario(const Json& document, const std::string& file) { return ScenarioReader(file).read(document); }
+
+Scenario read_scenario(const Json& document, const std::string& file, const WhatIf& what_if) {
+  return ScenarioReader(file, &what_if).read(document);
+}
+
+std::shared_ptr<const Scenario> read_if_allowed(const Scenario& scenario, const WhatIf& what_if) {
+  try {
+    return std::make_shared<const Scenario>(read_scenario(scenario.document, scenario.file, what_if));
+  } catch (const InputError&) {
+    return nullptr;
+  }
+}
 
 namespace scenario {
 
@@ -401,8 +421,9 @@ bool has_one_value_at_all_sizes(const Scenario& scenario, std::string_view key) 
   return of_framework == nullptr || is_plain(*of_framework);
 }
 
-Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file, KnownModels* known) {
-  return ScenarioReader(file, true, known).read(document);
+Scenario read_scenario_of_open_sizes(const Json& document, const std::string& file, const WhatIf& what_if,
+                                     KnownModels* known) {
+  return ScenarioReader(file, &what_if, true, known).read(document);
 }
 
 }  // namespace scenario

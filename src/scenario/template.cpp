@@ -8,7 +8,6 @@
 #include <iterator>
 #include <string_view>
 
-#include "src/base/budget.h"
 #include "src/expression/node.h"
 #include "src/scenario/reading.h"
 
@@ -78,6 +77,7 @@ void Template::define_size(const std::string& name, const Json& value) {
 void Template::undefine(const std::string& name) {
   sizes_.erase(name);
   derived_.erase(name);
+  places_.erase(name);
   decided_for_.erase(name);
   mixed_.erase(name);
   names_.erase(name);
@@ -93,7 +93,7 @@ void Template::define_all(const Json& let) {
   for (const Json::Member& member : let.members()) {
     if (!check_defined_name(member, diagnostics_)) continue;
     // What decides about a name that nothing uses decides nothing.
-    std::set<std::string> before;
+    Expressions before;
     std::swap(before, decided_);
     const std::optional<Json> value = resolve(member.value);
     if (!value) {
@@ -146,19 +146,19 @@ std::optional<bool> Template::known_truth(const Expression::Node& node) const {
   return std::nullopt;
 }
 
-void Template::note_decided(const Json& condition) {
-  if (keep_sizes_ && condition.is_string()) decided_.insert(condition.text());
+void Template::note_decided(const Expression& condition) {
+  if (keep_sizes_ && condition.tree().kind != Expression::Node::Kind::value) decided_.insert(condition);
 }
 
 void Template::note_value(const Json& expression, const ExpressionValue& value) {
   // What chose a string is noted where it was chosen.
   if (!keep_sizes_ || std::holds_alternative<std::string>(value)) return;
-  const Json plain = substitute(expression);
-  if (!plain.is_string()) return;  // no size has a part in it
-  if (std::holds_alternative<bool>(value))
-    note_decided(plain);
-  else
-    decided_.insert(fmt::format("({}) == ({})", plain.text(), text_of(value)));
+  const std::optional<Expression> plain = this->plain(expression);
+  // Else no size has a part in it.
+  if (!plain || plain->tree().kind == Expression::Node::Kind::value) return;
+  note_decided(std::holds_alternative<bool>(value)
+                   ? *plain
+                   : Expression::of(expression::binary_node("==", plain->root(), expression::value_node(value))));
 }
 
 void Template::derive(const std::string& name, const Json& value) {
@@ -171,45 +171,48 @@ void Template::derive(const std::string& name, const Json& value) {
            (names_.count(one) == 0 && (axis_named(one) || std::count(std::begin(others), std::end(others), one) > 0));
   });
   if (!by_size) return;
-  std::map<std::string, ExpressionValue, std::less<>> known = names_;
-  for (const auto& [derived, text] : derived_) known.erase(derived);
-  // Text that stands for names which stand for text doubles with each of them.
-  constexpr std::size_t most_characters = 10'000;
-  const auto out_of_reach = [&](const std::string& why) {
-    const Place& place = value.place();
-    const std::string file =
-        place.source == nullptr ? "" : fmt::format(" ({}:{})", place.source->name, line_column(place).line);
-    return OverBudget(fmt::format("the name \"{}\" in \"let\"{} {}, written out in sizes", name, file, why));
-  };
-  const std::string text = inlined(value.text());
-  if (text.size() > most_characters) throw out_of_reach(fmt::format("has more than {} characters", most_characters));
-  try {
-    derived_[name] = Expression::parse(text).substitute(known).to_string();
-  } catch (const ExpressionError&) {
-    // What is written in the file was read already.
-    throw out_of_reach("is an expression too deep");
-  }
+  derived_.insert_or_assign(name, with_names(*expression));
+  places_[name] = value.place();
+  require_walkable(derived_.at(name), Expression::of(expression::name_node(name)), value.place());
 }
 
-std::string Template::inlined(const std::string& text) const {
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  std::string result;
-  bool in_string = false;  // a doubled quote ends it and begins it again
-  for (std::size_t at = 0; at < text.size();) {
-    if (text[at] == '\'') in_string = !in_string;
-    if (in_string || !is_word(text[at])) {
-      result += text[at++];
-      continue;
+bool Template::uses_names(const Expression& expression) const {
+  const std::set<std::string> names = expression.names();
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return names_.count(name) > 0; });
+}
+
+Expression Template::with_names(const Expression& written) const {
+  std::map<std::string, ExpressionValue, std::less<>> known;
+  std::map<std::string, Expression, std::less<>> shared;
+  for (const std::string& name : written.names()) {
+    if (const auto derived = derived_.find(name); derived != derived_.end()) {
+      shared.insert(*derived);
+    } else if (const auto found = names_.find(name);
+               found != names_.end() && !(keep_sizes_ && sizes_.count(name) > 0)) {
+      known.insert(*found);
     }
-    std::size_t end = at;
-    while (end < text.size() && is_word(text[end])) ++end;
-    const std::string word = text.substr(at, end - at);
-    const auto found = derived_.find(word);
-    const bool member = at > 0 && text[at - 1] == '.';
-    result += found == derived_.end() || member ? word : "(" + found->second + ")";
-    at = end;
   }
-  return result;
+  return written.substitute(known, shared);
+}
+
+void Template::require_walkable(const Expression& plain, const Expression& written, const Place& place) const {
+  const auto is_too_deep = [](const Expression& some) { return some.tree().depth > expression::depth_limit; };
+  if (is_too_deep(plain)) throw out_of_reach(written, place, "is an expression too deep", is_too_deep);
+}
+
+OverBudget Template::out_of_reach(const Expression& written, const Place& place, const std::string& why,
+                                  const std::function<bool(const Expression&)>& is_so) const {
+  std::string what = fmt::format("the expression \"{}\"", expression::shown(written.tree()));
+  Place at = place;
+  for (const std::string& name : written.names()) {
+    const auto found = derived_.find(name);
+    if (found == derived_.end() || !is_so(found->second)) continue;
+    what = fmt::format("the name \"{}\" in \"let\"", name);
+    at = places_.at(name);
+    break;
+  }
+  const std::string file = at.source == nullptr ? "" : fmt::format(" ({}:{})", at.source->name, line_column(at).line);
+  return OverBudget(fmt::format("{}{} {}, written out in sizes", what, file, why));
 }
 
 const Expression* Template::parse(const Json& value) {
@@ -239,7 +242,7 @@ std::optional<bool> Template::condition(const Json& value) {
   const std::optional<ExpressionValue> result = evaluate(value);
   if (!result) return std::nullopt;
   if (const bool* truth = std::get_if<bool>(&*result)) {
-    if (keep_sizes_) note_decided(substitute(value));
+    if (const auto plain = keep_sizes_ ? this->plain(value) : std::nullopt) note_decided(*plain);
     return *truth;
   }
   diagnostics_.add(value.place(),
@@ -324,37 +327,39 @@ Json Template::replace(const Json& text) {
   return json_of(found->second, text.place());
 }
 
-Json Template::substitute(const Json& value) {
-  if (!value.is_string()) return value;
+std::optional<Expression> Template::plain(const Json& value) {
+  if (!value.is_string()) return std::nullopt;
   try {
     const Expression* expression = parse(value);
-    if (expression == nullptr) return value;
-    bool uses_any = false;
-    for (const std::string& name : expression->names()) uses_any |= names_.count(name) > 0;
-    if (!uses_any) return value;
-    note_use(expression->tree());
-    const Expression written = derived_.empty() ? *expression : Expression::parse(inlined(value.text()));
-    std::map<std::string, ExpressionValue, std::less<>> known;
-    for (const std::string& name : written.names()) {
-      const auto found = names_.find(name);
-      if (found != names_.end() && !(keep_sizes_ && sizes_.count(name) > 0)) known.insert(*found);
-    }
-    const Expression plain = written.substitute(known);
-    try {
-      if (const std::optional<ExpressionValue> constant = plain.constant({})) return json_of(*constant, value.place());
-    } catch (const ExpressionError&) {
-      // It still has names, whose values the environment of the scenario knows.
-    }
-    return Json::string(plain.to_string(), value.place());
+    if (expression == nullptr) return std::nullopt;
+    Expression plain = plain_of(*expression);
+    require_walkable(plain, *expression, value.place());
+    return plain;
   } catch (const ExpressionError& error) {
     diagnostics_.add(inside_string(value, error.offset, error.length), error.what());
-    return value;
+    return std::nullopt;
   }
+}
+
+Expression Template::plain_of(const Expression& written) {
+  if (!uses_names(written)) return written;
+  note_use(written.tree());
+  return with_names(written);
+}
+
+Json Template::substitute(const Json& value) {
+  const std::optional<Expression> plain = this->plain(value);
+  if (!plain || plain->was_parsed()) return value;
+  if (plain->tree().kind == Expression::Node::Kind::value) return json_of(plain->tree().value, value.place());
+  if (auto text = expression::print(plain->tree(), expression::longest_text))
+    return Json::string(*std::move(text), value.place());
+  throw out_of_reach(*parse(value), value.place(), fmt::format("has more than {} characters", expression::longest_text),
+                     [](const Expression& some) { return !expression::print(some.tree(), expression::longest_text); });
 }
 
 void Template::apply_rules(const Json& rules, const std::function<Place(const std::set<std::string>&)>& place_of) {
   // A rule decides which sizes there are, not what happens at them.
-  const std::set<std::string> decided = decided_;
+  const Expressions decided = decided_;
   for (const Json& rule : rules.items()) {
     const Fields fields(rule, Object::rule, "", "in a rule", diagnostics_);
     const Json* refuse = fields.find("refuse");

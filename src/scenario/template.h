@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "lockstep/expression.h"
 #include "lockstep/json.h"
+#include "src/base/budget.h"
 
 namespace lockstep::scenario {
 
@@ -39,9 +41,9 @@ class Template {
   void keep_sizes() { keep_sizes_ = true; }
   /// The conditions on sizes that came out one way or the other on the way to what was asked for, as expressions of
   /// nothing but sizes: at sizes where they come out alike the answers are the same.
-  const std::set<std::string>& decided() const { return decided_; }
-  /// Adds one that somebody else decided: `condition` as substitute() gives it.
-  void note_decided(const Json& condition);
+  const Expressions& decided() const { return decided_; }
+  /// Adds one that somebody else decided: `condition` as plain() gives it.
+  void note_decided(const Expression& condition);
   /// Adds that the expression, as it stands in the file, has this value: for whom takes the value itself.
   void note_value(const Json& expression, const ExpressionValue& value);
 
@@ -59,7 +61,10 @@ class Template {
   /// A string that is exactly a defined name as the name's value; else interpolate().
   Json replace(const Json& text);
   /// An expression in which the defined names are replaced and constant parts worked out; as
-  /// written where it uses none.
+  /// written where it uses none. Nothing where it is none, or has a mistake, which is added.
+  std::optional<Expression> plain(const Json& value);
+  /// The same as a value of a file; `value` itself where there is none. Throws OverBudget where its text would be too
+  /// long to be read again.
   Json substitute(const Json& value);
   /// Adds `because` at the place that `place_of` gives for the names in the rule, for each rule
   /// that refuses.
@@ -67,35 +72,48 @@ class Template {
   /// The conditions of rules that refused, as expressions of nothing but sizes, where these are kept:
   /// at all sizes at which one of them holds the file refuses.
   /// With each what it says, in which names whose values hang on sizes stay in braces.
-  const std::map<std::string, std::string>& refusing() const { return refusing_; }
+  const TextsOfExpressions& refusing() const { return refusing_; }
   /// The same of rules that hang on sizes and did not refuse here.
-  const std::map<std::string, std::string>& rules() const { return rules_; }
+  const TextsOfExpressions& rules() const { return rules_; }
 
  private:
+  using NodePointer = std::shared_ptr<const Expression::Node>;
+
   const Expression* parse(const Json& value);
   void derive(const std::string& name, const Json& value);
   /// Notes on what the values of the defined names in an expression hang.
   void note_use(const Expression::Node& node);
   void note_use(const std::string& name);
   /// Notes at which sizes a rule refuses.
-  void note_rule(const Json& refuse, const std::string& because, std::map<std::string, std::string>& rules);
+  void note_rule(const Json& refuse, const std::string& because, TextsOfExpressions& rules);
   /// The text with the values of names in braces that are the same at all sizes.
   std::string without_sizes(const std::string& text) const;
   /// Notes at which sizes what "let" or a rule says has no value, taken or not, where nothing but options rules it out.
-  /// `guard`: conditions without which nobody asks, or "".
-  void note_faults(const Json& value, const std::string& guard = "");
-  void note_faults(const Expression::Node& node, const std::string& guard);
+  /// `guard`: a condition without which nobody asks, or null.
+  void note_faults(const Json& value, const NodePointer& guard = nullptr);
+  void note_faults(const NodePointer& node, const NodePointer& guard);
   /// The same of one: that a number is 0.
-  void note_fault(const std::string& zero, const std::string& guard);
+  void note_fault(const Expression& zero, const NodePointer& guard);
   /// Whether the value is of another kind at other sizes, or nothing.
   bool is_mixed(const Json& value) const;
   unsigned kinds(const Json& value) const;
   /// Whether it is plain that it is larger than 0 at all sizes, and a whole number where that is asked for.
   bool is_positive(const Expression::Node& node, bool whole) const;
+  class Positive;
   /// The truth of a condition of nothing but options; none where sizes have a part in it.
   std::optional<bool> known_truth(const Expression::Node& node) const;
-  /// The text with derived names replaced by their expressions in brackets.
-  std::string inlined(const std::string& text) const;
+  bool uses_names(const Expression& expression) const;
+  /// plain() of what was read.
+  Expression plain_of(const Expression& written);
+  /// With the defined names replaced.
+  Expression with_names(const Expression& written) const;
+  /// Throws OverBudget where `plain`, which is what is `written` at a place, is deeper than any that is parsed:
+  /// whatever walks it goes as deep.
+  void require_walkable(const Expression& plain, const Expression& written, const Place& place) const;
+  /// What is said of an expression that is too long as a text, or too deep: of the first name in it of which that
+  /// `is_so` by itself, if there is one.
+  OverBudget out_of_reach(const Expression& written, const Place& place, const std::string& why,
+                          const std::function<bool(const Expression&)>& is_so) const;
 
   Environment environment_;
   Diagnostics& diagnostics_;
@@ -103,11 +121,12 @@ class Template {
   std::set<std::string> nothing_;
   std::set<std::string, std::less<>> sizes_;  // of names_, those of define_size()
   bool keep_sizes_ = false;
-  std::map<std::string, std::string, std::less<>> derived_;  // by name: an expression of sizes
-  std::set<std::string> decided_;
-  std::map<std::string, std::string> refusing_, rules_;
-  std::map<std::string, std::set<std::string>, std::less<>> decided_for_;  // by name from "let"
-  std::set<std::string, std::less<>> mixed_;                               // of these, by is_mixed()
+  std::map<std::string, Expression, std::less<>> derived_;  // by name: an expression of nothing but sizes
+  std::map<std::string, Place, std::less<>> places_;        // of these, where they are written
+  Expressions decided_;
+  TextsOfExpressions refusing_, rules_;
+  std::map<std::string, Expressions, std::less<>> decided_for_;  // by name from "let"
+  std::set<std::string, std::less<>> mixed_;                     // of these, by is_mixed()
   // A loop evaluates the same few expressions thousands of times.
   std::unordered_map<std::string, Expression> parsed_;
 };

@@ -17,8 +17,11 @@ namespace {
 using Node = Expression::Node;
 using Kind = Node::Kind;
 
-std::string with_guard(const std::string& guard, const std::string& condition, bool holds) {
-  return fmt::format("{}{}({})", guard.empty() ? "" : guard + " and ", holds ? "" : "not ", condition);
+/// Where the condition decides whether somebody asks, behind what decided before.
+expression::NodePointer with_guard(const expression::NodePointer& guard, const expression::NodePointer& condition,
+                                   bool holds) {
+  const expression::NodePointer own = holds ? condition : expression::not_node(condition);
+  return guard == nullptr ? own : expression::binary_node("and", guard, own);
 }
 
 std::optional<Expression> parsed(const std::string& text) {
@@ -31,33 +34,53 @@ std::optional<Expression> parsed(const std::string& text) {
 
 }  // namespace
 
-bool Template::is_positive(const Node& node, bool whole) const {
-  const auto is = [&](const auto& child) { return is_positive(*child, whole); };
-  const auto all = [&] { return std::all_of(node.children.begin(), node.children.end(), is); };
-  const auto* number = std::get_if<Rational>(&node.value);
-  switch (node.kind) {
-    case Kind::value:
-      return number != nullptr && *number > 0 && (!whole || number->is_integer());
-    case Kind::name: {
-      const auto found = names_.find(node.text);
-      if (found == names_.end() || sizes_.count(node.text) > 0)
-        return axis_named(node.text) || node.text == "world" || node.text == "micro_batches" ||
-               node.text == "virtual_stages" || node.text == "steps";
-      number = std::get_if<Rational>(&found->second);
-      return derived_.count(node.text) == 0 && decided_for_.count(node.text) == 0 && number != nullptr && *number > 0 &&
-             (!whole || number->is_integer());
-    }
-    case Kind::binary:
-      return (node.text == "+" || node.text == "*" || (node.text == "/" && !whole)) && all();
-    case Kind::call:
-      if (node.text == "lcm") return true;  // where it is none, that is a fault of its own
-      if (node.text == "ceil") return is_positive(*node.children[0], false);
-      if (node.text == "max" && !whole) return std::any_of(node.children.begin(), node.children.end(), is);
-      return (node.text == "min" || node.text == "max") && all();
-    default:
-      return false;
+/// Looks at each node of a tree once for either question.
+class Template::Positive {
+ public:
+  explicit Positive(const Template& names) : names_(names) {}
+
+  bool operator()(const Node& node, bool whole) {
+    return (whole ? whole_ : any_)(node, [&] { return is_positive(node, whole); });
   }
-}
+
+ private:
+  static bool is_number(const ExpressionValue& value, bool whole) {
+    const auto* number = std::get_if<Rational>(&value);
+    return number != nullptr && *number > 0 && (!whole || number->is_integer());
+  }
+
+  bool is_positive(const Node& node, bool whole) {
+    const auto is = [&](const auto& child) { return (*this)(*child, whole); };
+    const auto all = [&] { return std::all_of(node.children.begin(), node.children.end(), is); };
+    const std::string& text = node.text;
+    switch (node.kind) {
+      case Kind::value:
+        return is_number(node.value, whole);
+      case Kind::name: {
+        const auto found = names_.names_.find(text);
+        if (found == names_.names_.end() || names_.sizes_.count(text) > 0)
+          return axis_named(text) || text == "world" || text == "micro_batches" || text == "virtual_stages" ||
+                 text == "steps";
+        return names_.derived_.count(text) == 0 && names_.decided_for_.count(text) == 0 &&
+               is_number(found->second, whole);
+      }
+      case Kind::binary:
+        return (text == "+" || text == "*" || (text == "/" && !whole)) && all();
+      case Kind::call:
+        if (text == "lcm") return true;  // where it is none, that is a fault of its own
+        if (text == "ceil") return (*this)(*node.children[0], false);
+        if (text == "max" && !whole) return std::any_of(node.children.begin(), node.children.end(), is);
+        return (text == "min" || text == "max") && all();
+      default:
+        return false;
+    }
+  }
+
+  const Template& names_;
+  expression::OncePerNode<bool> whole_, any_;
+};
+
+bool Template::is_positive(const Node& node, bool whole) const { return Positive(*this)(node, whole); }
 
 bool Template::is_mixed(const Json& value) const {
   const unsigned found = keep_sizes_ ? kinds(value) : 0;
@@ -102,18 +125,18 @@ unsigned Template::kinds(const Json& value) const {
   return found;
 }
 
-void Template::note_rule(const Json& refuse, const std::string& because, std::map<std::string, std::string>& rules) {
+void Template::note_rule(const Json& refuse, const std::string& because, TextsOfExpressions& rules) {
   // Names of "let" stand for what they came to here: elsewhere they do where what decided about them comes out alike.
   decided_.clear();
-  const Json plain = substitute(refuse);
-  if (plain.is_boolean() && !plain.as_boolean()) return;
-  std::string rule;
-  for (const std::string& text : decided_) {
-    const auto condition = parsed(text);
-    if (!condition) return;
-    rule += fmt::format("{}({}) and ", condition->truth(environment_) ? "" : "not ", text);
-  }
-  rules.emplace(rule + (plain.is_string() ? fmt::format("({})", plain.text()) : "true"), without_sizes(because));
+  const std::optional<Expression> plain = this->plain(refuse);
+  NodePointer last = plain ? plain->root() : expression::value_node(refuse.is_boolean() && refuse.as_boolean());
+  const bool is_known = last->kind == Kind::value;
+  if (is_known && !(std::holds_alternative<bool>(last->value) && std::get<bool>(last->value))) return;
+  NodePointer rule;
+  for (const Expression& condition : decided_) rule = with_guard(rule, condition.root(), condition.truth(environment_));
+  const Expression whole = Expression::of(with_guard(rule, last, true));
+  require_walkable(whole, *parse(refuse), refuse.place());
+  rules.emplace(whole, without_sizes(because));
 }
 
 std::string Template::without_sizes(const std::string& text) const {
@@ -131,15 +154,15 @@ std::string Template::without_sizes(const std::string& text) const {
   return result;
 }
 
-void Template::note_faults(const Json& value, const std::string& guard) {
+void Template::note_faults(const Json& value, const NodePointer& guard) {
   if (!keep_sizes_) return;
   const Json* condition = value.is_object() ? value.find("if") : nullptr;
   if (condition == nullptr) {
     // A name that stands for itself may be nothing.
     if (value.is_string() && (nothing_.count(value.text()) > 0 || mixed_.count(value.text()) > 0)) return;
     const auto expression = value.is_string() ? parsed(value.text()) : std::nullopt;
-    if (expression) note_faults(expression->tree(), guard);
-    if (value.is_string() && !expression) note_fault("0", guard);
+    if (expression) note_faults(expression->root(), guard);
+    if (value.is_string() && !expression) note_fault(Expression(), guard);
     return;
   }
   note_faults(*condition, guard);
@@ -149,21 +172,22 @@ void Template::note_faults(const Json& value, const std::string& guard) {
   for (const bool holds : {true, false}) {
     const Json* branch = value.find(holds ? "then" : "else");
     if (branch == nullptr || known == !holds) continue;
-    note_faults(*branch, known ? guard : with_guard(guard, expression->to_string(), holds));
+    note_faults(*branch, known ? guard : with_guard(guard, expression->root(), holds));
   }
 }
 
-void Template::note_faults(const Node& node, const std::string& guard) {
+void Template::note_faults(const NodePointer& written, const NodePointer& guard) {
+  const Node& node = *written;
   if (node.text == "and" || node.text == "or") {
     const bool goes_on = node.text == "and";
-    note_faults(*node.children[0], guard);
+    note_faults(node.children[0], guard);
     const std::optional<bool> known = known_truth(*node.children[0]);
     if (known == !goes_on) return;
-    note_faults(*node.children[1], known ? guard : with_guard(guard, expression::print(*node.children[0]), goes_on));
+    note_faults(node.children[1], known ? guard : with_guard(guard, node.children[0], goes_on));
     return;
   }
   if (node.kind == Kind::name && mixed_.count(node.text) > 0) note_use(node.text);
-  for (const auto& child : node.children) note_faults(*child, guard);
+  for (const auto& child : node.children) note_faults(child, guard);
   // A quotient by what is not plainly positive, or a multiple of what is not plainly that and whole.
   const auto is_faulty = [&](const Node& some) {
     if (some.kind == Kind::binary) return some.text == "/" && !is_positive(*some.children[1], false);
@@ -173,21 +197,25 @@ void Template::note_faults(const Node& node, const std::string& guard) {
   };
   if (!is_faulty(node)) return;
   const bool divides = node.kind == Kind::binary;
-  const Json plain = substitute(Json::string(expression::print(divides ? *node.children[1] : node)));
-  if (plain.is_number() ? plain.text() != "0" : !plain.is_string()) return;
-  if (plain.is_string()) {
-    const Expression expression = Expression::parse(plain.text());
-    if (divides ? is_positive(expression.tree(), false) : !is_faulty(expression.tree())) return;
+  const Expression zero = plain_of(Expression::of(divides ? node.children[1] : written));
+  if (zero.tree().kind == Kind::value) {
+    const auto* number = std::get_if<Rational>(&zero.tree().value);
+    if (number == nullptr || !number->is_zero()) return;
+  } else if (divides ? is_positive(zero.tree(), false) : !is_faulty(zero.tree())) {
+    return;
   }
-  note_fault(plain.text(), guard);
+  note_fault(zero, guard);
 }
 
-void Template::note_fault(const std::string& zero, const std::string& guard) {
-  std::string fault = fmt::format("({}) == 0", zero);
-  const Json around = guard.empty() ? Json::boolean(true) : substitute(Json::string(guard));
-  if (around.is_boolean() && !around.as_boolean()) return;
-  if (around.is_string()) fault += fmt::format(" and ({})", around.text());
-  decided_.insert(std::move(fault));
+void Template::note_fault(const Expression& zero, const NodePointer& guard) {
+  NodePointer fault = expression::binary_node("==", zero.root(), expression::value_node(Rational(0)));
+  const NodePointer around = guard == nullptr ? nullptr : plain_of(Expression::of(guard)).root();
+  if (around != nullptr) {
+    const bool* known = around->kind == Kind::value ? std::get_if<bool>(&around->value) : nullptr;
+    if (known != nullptr && !*known) return;
+    if (known == nullptr) fault = expression::binary_node("and", fault, around);
+  }
+  decided_.insert(Expression::of(std::move(fault)));
 }
 
 }  // namespace lockstep::scenario

@@ -21,12 +21,15 @@ std::vector<Operation> make_operations() {
        .name = "backward",
        .help = "Adds the local gradient of the current micro-batch, times `by`, to the buffer; only inside `each`.",
        .keys = "by uses",
-       .adds = Adds::gradient});
+       .adds = Adds::gradient,
+       .deed = "adds the gradients{of_uses}"});
   put({.op = Op::scale,
        .name = "scale",
        .help = "Multiplies the whole local buffer, stale elements too, by `by`; 0 clears it.",
        .keys = "by",
-       .keeps = Keeps::multiple});
+       .keeps = Keeps::multiple,
+       .deed = "multiplies the gradients{of} by {by}",
+       .instead = {{Op::all_reduce, {"by"}}}});
   put({.op = Op::all_reduce,
        .name = "all_reduce",
        .help = "Every member gets the sum (or average) of all members' buffers, stale elements too.",
@@ -34,6 +37,8 @@ std::vector<Operation> make_operations() {
        .collective = true,
        .writes = Writes::everywhere,
        .value = Value::reduction,
+       .deed = "{sums} the gradients{of} over {group}",
+       .instead = {{Op::reduce_scatter}, {Op::all_gather, {"reduce"}}},
        .ring_sends = 2,
        .decompose = schedule::ring_all_reduce});
   put({.op = Op::reduce_scatter,
@@ -49,6 +54,8 @@ std::vector<Operation> make_operations() {
        .ownership = Effect::intersects_own_slice,
        .equal_slices = true,
        .joins_family = true,
+       .deed = "{sums} the gradients{of} over {group}",
+       .instead = {{Op::all_reduce, {"geometry", "on"}}},
        .ring_sends = 1,
        .decompose = schedule::ring_reduce_scatter});
   put({.op = Op::reduce_scatter_v,
@@ -63,6 +70,8 @@ std::vector<Operation> make_operations() {
        .value = Value::reduction,
        .ownership = Effect::intersects_own_slice,
        .joins_family = true,
+       .deed = "{sums} the gradients{of} over {group}",
+       .instead = {{Op::all_reduce, {"geometry", "on"}}},
        .ring_sends = 1,
        .decompose = schedule::reduce_each_slice});
   put({.op = Op::all_gather,
@@ -76,6 +85,8 @@ std::vector<Operation> make_operations() {
        .writes = Writes::every_slice,
        .value = Value::slice_of_its_member,
        .ownership = Effect::all_slices,
+       .deed = "hands on the gradients{of} over {group}",
+       .instead = {{Op::all_reduce, {"geometry"}}},
        .ring_sends = 1,
        .decompose = schedule::ring_all_gather});
   put({.op = Op::broadcast,
@@ -85,6 +96,8 @@ std::vector<Operation> make_operations() {
        .collective = true,
        .writes = Writes::everywhere,
        .value = Value::of_the_root,
+       .deed = "hands on the gradients{of} over {group}",
+       .instead = {{Op::all_reduce, {"root"}}},
        .ring_sends = 1,
        .decompose = schedule::chain_broadcast});
   put({.op = Op::reduce,
@@ -98,6 +111,8 @@ std::vector<Operation> make_operations() {
        .value = Value::reduction,
        .ownership = Effect::root_keeps_others_lose,
        .joins_family = true,
+       .deed = "{sums} the gradients{of} over {group}",
+       .instead = {{Op::all_reduce, {"root"}}},
        .ring_sends = 1,
        .decompose = schedule::chain_reduce});
   put({.op = Op::own,
@@ -107,25 +122,37 @@ std::vector<Operation> make_operations() {
        .keys = "over geometry",
        .cuts = Cuts::its_own,
        .ownership = Effect::sets_own_slice,
-       .joins_family = true});
+       .joins_family = true,
+       .deed = "says which rank owns which slice",
+       .instead = {{Op::reduce_scatter}}});
   put({.op = Op::copy,
        .name = "copy",
        .help = "Copies buffer `from` to buffer `to`, stale elements too; a buffer never written is 0.",
        .keys = "from to",
        .keeps = Keeps::nothing,
-       .adds = Adds::buffer});
+       .adds = Adds::buffer,
+       .deed = "copies {from} to {to}",
+       .instead = {{Op::accumulate}}});
   put({.op = Op::accumulate,
        .name = "accumulate",
        .help = "Adds buffer `from` to buffer `to`, stale elements too; onto itself it doubles.",
        .keys = "from to",
-       .adds = Adds::buffer});
-  put({.op = Op::zero, .name = "zero", .help = "Clears the buffer.", .keys = "", .keeps = Keeps::nothing});
+       .adds = Adds::buffer,
+       .deed = "adds {from} to {to}",
+       .instead = {{Op::copy}}});
+  put({.op = Op::zero,
+       .name = "zero",
+       .help = "Clears the buffer.",
+       .keys = "",
+       .keeps = Keeps::nothing,
+       .deed = "clears the buffer"});
   put({.op = Op::leftover,
        .name = "leftover",
        .help = "Adds something that is no gradient: one unknown per element and `what`, equal on all ranks, or with "
                "`\"per\": \"rank\"` different on each; times `by`.",
        .keys = "what per by",
-       .adds = Adds::leftover});
+       .adds = Adds::leftover,
+       .deed = "puts values that are no gradients into the buffer"});
   put({.op = Op::norm,
        .name = "norm",
        .help = "Part of the gradient norm: every member counts the elements that it owns where `count` holds; the "
@@ -133,21 +160,32 @@ std::vector<Operation> make_operations() {
                "summed over `over`.",
        .keys = "over count combine",
        .collective = true,
-       .counts = true});
+       .counts = true,
+       .deed = "counts the gradients{of} in the norm"});
   put({.op = Op::clip,
        .name = "clip",
        .help =
            "Multiplies the whole local buffer, stale elements too, by the clipping factor of the norm that the rank "
            "has counted so far in this optimizer step.",
        .keys = "",
-       .keeps = Keeps::clipped});
+       .keeps = Keeps::clipped,
+       .deed = "clips the gradients{of} by the norm"});
   put({.op = Op::all_to_all,
        .name = "all_to_all",
        .help = "Moves no gradient and touches no buffer; it only has to be met.",
        .keys = "over",
-       .collective = true});
-  put({.op = Op::wait, .name = "wait", .help = "Ends the asynchronous step named by `for`.", .keys = "for"});
-  put({.op = Op::each, .name = "each", .help = "Runs its `steps` once per micro-batch.", .keys = "steps"});
+       .collective = true,
+       .deed = "runs all_to_all"});
+  put({.op = Op::wait,
+       .name = "wait",
+       .help = "Ends the asynchronous step named by `for`.",
+       .keys = "for",
+       .deed = "waits for {for}"});
+  put({.op = Op::each,
+       .name = "each",
+       .help = "Runs its `steps` once per micro-batch.",
+       .keys = "steps",
+       .deed = "runs each"});
   return rows;
 }
 

@@ -85,7 +85,7 @@ SymbolicResult SymbolicEngine::run(const std::function<void(std::size_t)>& after
 
   SymbolicResult result;
   for (int step = 0; step < completed; ++step) {
-    result = state.judge(step);
+    result = state.result_of(step);
     if (!result.match) break;
   }
   return result;
@@ -100,6 +100,14 @@ std::vector<SymbolicEngine::Content> SymbolicEngine::content(int rank, int buffe
     result.push_back({{begin, segment.end}, segment.form});
     begin = segment.end;
   }
+  return result;
+}
+
+std::vector<SymbolicEngine::Content> SymbolicEngine::handed_over(int rank, int buffer, int optimizer_step) const {
+  std::vector<Content> result;
+  state_->visit_handed_over(rank, buffer, optimizer_step, [&](const Interval& elements, int form) {
+    result.push_back({elements, form});
+  });
   return result;
 }
 

@@ -35,8 +35,26 @@ struct SymbolicEngine::State {
   /// All copies of a logical parameter get gradients in the name of the first.
   int original_of(int rank, int buffer) const { return schedule.model.original(local_buffer(rank, buffer).logical); }
 
+  /// What an optimizer reads in the end: for the elements that the rank owns, ascending, calls `visit` with an interval
+  /// and its form.
+  template <typename Visit>
+  void visit_handed_over(int rank, int buffer, int optimizer_step, const Visit& visit) const {
+    const auto step = static_cast<std::size_t>(optimizer_step);
+    const Intervals& owned = timeline.owned[step][at(rank)][at(buffer)];
+    auto part = owned.begin();
+    std::int64_t begin = 0;
+    for (const symbolic::Contents::Segment& segment : contents.content(snapshots[step][index(rank, buffer)])) {
+      while (part != owned.end() && part->end <= begin) ++part;
+      for (auto own = part; own != owned.end() && own->begin < segment.end; ++own) {
+        const Interval common = intersect(*own, Interval{begin, segment.end});
+        if (!common.empty()) visit(common, segment.form);
+      }
+      begin = segment.end;
+    }
+  }
+
   // Comparison (engine_verdict.cpp, engine_norm.cpp).
-  SymbolicResult judge(int optimizer_step);
+  SymbolicResult result_of(int optimizer_step);
   void compare(int optimizer_step, SymbolicResult& result);
   void find_unowned(int optimizer_step, SymbolicResult& result) const;
   void compare_replicas(SymbolicResult& result) const;

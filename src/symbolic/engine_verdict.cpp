@@ -80,7 +80,7 @@ std::optional<Rational> SymbolicEngine::State::ratio(int form, int expected) {
   return found->second = first_ratio;
 }
 
-SymbolicResult SymbolicEngine::State::judge(int optimizer_step) {
+SymbolicResult SymbolicEngine::State::result_of(int optimizer_step) {
   SymbolicResult result;
   result.step = optimizer_step;
   compare(optimizer_step, result);
@@ -109,22 +109,12 @@ void SymbolicEngine::State::compare(int optimizer_step, SymbolicResult& result) 
       entry.owned = timeline.owned[step][at(rank)][buffer];
       if (entry.owned.empty()) continue;
       const int right_form = expected(local[buffer].logical, local[buffer].piece, optimizer_step);
-      const symbolic::Contents::Content& content = contents.content(snapshots[step][index(rank, entry.buffer)]);
-      std::int64_t begin = 0;
-      std::size_t at = 0;
-      for (const symbolic::Contents::Segment& segment : content) {
-        while (at < entry.owned.size() && entry.owned[at].end <= begin) ++at;
-        for (std::size_t i = at; i < entry.owned.size() && entry.owned[i].begin < segment.end; ++i) {
-          const Interval part = intersect(entry.owned[i], Interval{begin, segment.end});
-          if (part.empty()) continue;
-          const bool right = segment.form == right_form;
-          entry.pieces.push_back({part, right, segment.form, right_form,
-                                  right ? std::optional(Rational(1)) : ratio(segment.form, right_form)});
-          if (!right)
-            entry.pieces.back().right_unclipped = forms.unclipped(segment.form) == forms.unclipped(right_form);
-        }
-        begin = segment.end;
-      }
+      visit_handed_over(rank, entry.buffer, optimizer_step, [&](const Interval& elements, int form) {
+        const bool right = form == right_form;
+        entry.pieces.push_back(
+            {elements, right, form, right_form, right ? std::optional(Rational(1)) : ratio(form, right_form)});
+        if (!right) entry.pieces.back().right_unclipped = forms.unclipped(form) == forms.unclipped(right_form);
+      });
     }
   }
 }

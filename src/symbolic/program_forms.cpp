@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/base/budget.h"
+#include "src/symbolic/program_operations.h"
 
 namespace lockstep::symbolic {
 
@@ -16,10 +17,6 @@ namespace {
 
 /// A shift of all offsets: those of the frame that stands for the element itself are as any other's.
 constexpr Frame itself;
-
-bool is_for_all(ProgramOp op) {
-  return op == ProgramOp::all_reduce || op == ProgramOp::all_gather || op == ProgramOp::broadcast;
-}
 
 /// By what a reduction multiplies the sum; nothing where it is no sum.
 std::optional<Rational> factor_of_sum(const ProgramCall& call, std::size_t members) {
@@ -230,9 +227,13 @@ void ProgramForms::compose(int number) {
   const ProgramCall& first = call(0);
   const ProgramOp op = first.op;
   std::vector<Stretches> inputs(members);
-  const bool from_one = op == ProgramOp::broadcast || op == ProgramOp::scatter || op == ProgramOp::send;
+  const ProgramOperation& row = program_operation(op);
+  const auto counts = [&](std::size_t i) {
+    if (row.sender == ProgramOperation::Sender::root) return static_cast<int>(i) == first.root;
+    return row.sender == ProgramOperation::Sender::all || i == 0;
+  };
   for (std::size_t i = 0; i < members; ++i) {
-    if (op == ProgramOp::send ? i == 1 : from_one && static_cast<int>(i) != first.root) continue;
+    if (!counts(i)) continue;
     inputs[i] = evaluate(ranks[i], call(i).input);
   }
   const auto shown = [&](const Stretches& all, std::int64_t move, const Rational& factor) {
@@ -247,7 +248,7 @@ void ProgramForms::compose(int number) {
     return part_at(one.input_splits, one.elements, members, i);
   };
   std::vector<Stretches>& outputs = outputs_[at(number)];
-  outputs.resize(is_for_all(op) ? 1 : members);
+  outputs.resize(row.for_all ? 1 : members);
   std::vector<View> views;
   const auto reduce = [&](Stretches& output) {
     const std::optional<Rational> factor = factor_of_sum(first, members);

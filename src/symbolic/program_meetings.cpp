@@ -11,6 +11,7 @@
 #include "src/base/at.h"
 #include "src/base/budget.h"
 #include "src/base/counted.h"
+#include "src/symbolic/program_operations.h"
 
 namespace lockstep::symbolic {
 
@@ -45,7 +46,8 @@ std::size_t GroupPositions::of(int group, int rank) const {
 
 namespace {
 
-bool goes_in_pairs(ProgramOp op) { return op == ProgramOp::send || op == ProgramOp::recv; }
+using Parts = ProgramOperation::Parts;
+using Brings = ProgramOperation::Brings;
 
 /// Says why calls that came together are no collective. Members of one program make one call, which is looked at once.
 class MeetingCheck {
@@ -67,7 +69,7 @@ class MeetingCheck {
       }
       if (std::string what = wrong_part(i); !what.empty()) return what;
     }
-    if (call(0).op == ProgramOp::all_to_all && !all_pairs_agree()) return wrong_pair();
+    if (program_operation(call(0).op).brings == Brings::part_of_each && !all_pairs_agree()) return wrong_pair();
     for (std::size_t i = 0; i < members_; ++i) elements_ += call(i).elements;
     for (std::size_t i = 0; i < members_; ++i) {
       if (std::string what = wrong_output(i); !what.empty()) return what;
@@ -81,7 +83,8 @@ class MeetingCheck {
   }
 
   static std::string differs(const ProgramCall& one, const ProgramCall& other) {
-    if (goes_in_pairs(one.op)) {
+    const ProgramOperation& row = program_operation(one.op);
+    if (row.in_pairs) {
       if (one.dtype != other.dtype) return "types";
       return one.elements != other.elements ? "numbers of elements" : "";
     }
@@ -89,19 +92,17 @@ class MeetingCheck {
     if (one.dtype != other.dtype) return "types";
     if (one.reduce != other.reduce || one.factor != other.factor) return "reductions";
     if (one.root != other.root) return "roots";
-    const bool is_even = one.op == ProgramOp::all_reduce || one.op == ProgramOp::reduce ||
-                         one.op == ProgramOp::reduce_scatter || one.op == ProgramOp::broadcast;
-    if (is_even && one.elements != other.elements) return "numbers of elements";
-    // Each has splits of its own.
-    if (one.op == ProgramOp::all_to_all || one.op == ProgramOp::scatter) return "";
+    if (row.even && one.elements != other.elements) return "numbers of elements";
+    if (row.own_splits) return "";
     return one.input_splits != other.input_splits || one.output_splits != other.output_splits ? "splits" : "";
   }
 
   std::string wrong_splits(std::size_t i) const {
     const ProgramCall& own = call(i);
     const auto all = static_cast<std::int64_t>(members_);
-    const bool falls_apart = own.op == ProgramOp::reduce_scatter || own.op == ProgramOp::all_to_all ||
-                             (own.op == ProgramOp::scatter && static_cast<int>(i) == own.root);
+    const Parts parts = program_operation(own.op).parts;
+    const bool falls_apart =
+        parts == Parts::of_each || (parts == Parts::of_the_root && static_cast<int>(i) == own.root);
     const std::vector<std::int64_t>& splits = own.input_splits;
     const bool fits = splits.empty() ? own.elements % all == 0
                                      : splits.size() == members_ && std::accumulate(splits.begin(), splits.end(),
@@ -167,20 +168,20 @@ class MeetingCheck {
   std::int64_t brought(std::size_t i) const {
     const ProgramCall& own = call(i);
     std::int64_t sum = 0;
-    switch (own.op) {
-      case ProgramOp::reduce_scatter:
+    switch (program_operation(own.op).brings) {
+      case Brings::what_goes_in:
+        break;
+      case Brings::own_part:
         return sent(own, i);
-      case ProgramOp::all_gather:
-      case ProgramOp::gather:
+      case Brings::all_inputs:
         return elements_;
-      case ProgramOp::scatter:
+      case Brings::part_of_the_root:
         return sent(call(at(own.root)), i);
-      case ProgramOp::all_to_all:
+      case Brings::part_of_each:
         for (const auto& [sending, senders] : positions_) sum += std::ssize(senders) * sent(call(senders.front()), i);
         return sum;
-      default:
-        return own.elements;
     }
+    return own.elements;
   }
 
   std::string wrong_output(std::size_t i) const {
@@ -276,7 +277,7 @@ class Matcher {
 
   int meeting_for(int rank, int number) {
     const ProgramCall& call = programs_.of(rank).calls[at(number)];
-    if (goes_in_pairs(call.op)) {
+    if (program_operation(call.op).in_pairs) {
       const bool sends = call.op == ProgramOp::send;
       const std::pair<int, int> pair =
           sends ? std::pair(rank, call.peer.on(rank)) : std::pair(call.peer.on(rank), rank);

@@ -139,17 +139,25 @@ def test_a_hundred_thousand_parameters_are_shown(limited, tmp_path):
     assert "parameters (100000)" in said
 
 
+DOUBLES = {"a0": "dp + 1", **{f"a{i}": f"a{i - 1} + a{i - 1}" for i in range(1, 40)}}
+DEEP = {"a0": "dp + 1", **{f"a{i}": f"1 + a{i - 1}" for i in range(1, 1200)}}
 LETS = {
-    "doubles": ({"a0": "dp + 1", **{f"a{i}": f"a{i - 1} + a{i - 1}" for i in range(1, 40)}}, "a39 < 0", "characters, written out in sizes"),
-    "deep": ({"a0": "dp + 1", **{f"a{i}": f"1 + a{i - 1}" for i in range(1, 1200)}}, "a1199 < 0", "an expression too deep, written out in sizes"),
+    "deep": (dict(let=DEEP, rules=[{"refuse": "a1199 < 0", "because": "x"}]), "an expression too deep, written out in sizes"),
+    "long": (dict(let=DOUBLES, steps=[*STEPS, {"name": "x", "op": "scale", "by": "a39 / a39"}]), "characters, written out in sizes"),
+}
+# Where no text is asked for, there is none to be too long.
+SHARED = {
+    "a rule": dict(rules=[{"refuse": "a39 < 0", "because": "x"}]),
+    "a condition": dict(steps=[*STEPS, {"name": "x", "op": "scale", "when": "a39 < 0", "by": "2"}]),
+    "a divisor": dict(steps=[*STEPS, {"name": "x", "op": "scale", "when": "1 / a39 > 1", "by": "2"}]),
 }
 
 
 @pytest.mark.parametrize("command", ["prove", "repair", "mutate", "diff"])
 @pytest.mark.parametrize("name", LETS)
 def test_names_that_stand_for_names_do_not_grow_without_end(limited, tmp_path, name, command):
-    let, refuse, sentence = LETS[name]
-    content = framework(tmp_path, let=let, rules=[{"refuse": refuse, "because": "x"}])
+    parts, sentence = LETS[name]
+    content = framework(tmp_path, **parts)
     assert say(limited, tmp_path, content, "check")[0] == 0
     other = ["case.json"] if command == "diff" else []
     status, said = say(limited, tmp_path, content, command, *other)
@@ -158,6 +166,18 @@ def test_names_that_stand_for_names_do_not_grow_without_end(limited, tmp_path, n
         assert sentence in said
         assert 'the name "a' in said
         assert "ours.jsonc:1)" in said
+
+
+@pytest.mark.parametrize("command", ["check", "prove", "repair", "mutate", "diff"])
+@pytest.mark.parametrize("name", SHARED)
+def test_names_that_stand_for_names_are_shared(limited, tmp_path, name, command):
+    content = framework(tmp_path, let=DOUBLES, **SHARED[name])
+    other = ["case.json"] if command == "diff" else []
+    status, said = say(limited, tmp_path, content, command, *other)
+    assert status == 0, said
+    assert "written out" not in said
+    if command == "prove":
+        assert "right for every size" in said
 
 
 @pytest.mark.parametrize("command", ["prove", "repair", "mutate", "diff"])
@@ -172,8 +192,7 @@ def test_a_condition_of_a_framework_on_ranks_and_sizes_is_a_limit_of_the_proof(l
 def test_what_ends_one_file_leaves_the_others_their_answers(limited, tmp_path):
     (tmp_path / "a.json").write_text(HUNGRY["2^19 micro-batches"][0])
     (tmp_path / "c.json").write_text(scenario())
-    let, refuse, _ = LETS["doubles"]
-    (tmp_path / "b.json").write_text(framework(tmp_path, let=let, rules=[{"refuse": refuse, "because": "x"}]))
+    (tmp_path / "b.json").write_text(framework(tmp_path, **LETS["deep"][0]))
     done = limited("check", "-q", "a.json", "b.json", "c.json")
     assert [line.split()[:2] for line in done.stdout.decode().splitlines()] == [
         ["mismatch", "a.json"],

@@ -200,3 +200,33 @@ def test_mutants_are_not_written_where_they_may_not_name_what_the_scenario_names
     document = json.loads(next((tmp_path / "elsewhere").iterdir()).read_text())
     assert document["schedule"]["framework"] == "../cases/ours.jsonc"
     assert run("test", "-q", "elsewhere", "--include", "cases").returncode == 0
+
+
+def with_edits_of_the_model(edit):
+    sizes = {"layers": 1, "hidden": 8, "heads": 2, "query_groups": 2, "ffn": 8, "vocab": 16}
+    return {
+        "lockstep": 1,
+        "layout": {"tp": 2},
+        "model": {"preset": "llama", **sizes, "edits": [edit]},
+        "schedule": {"framework": "megatron"},
+    }
+
+
+def test_where_the_model_has_edits_no_mutant_is_proved_right(run, files):
+    """The largest logit is taken twice, which changes nothing; but no proof follows what the model does then."""
+    (files / "edited.json").write_text(json.dumps(with_edits_of_the_model({"duplicate": "cross_entropy.max"})))
+    assert run("check", "edited.json").returncode == 0
+    done = run("mutate", "-f", "json", "-v", "edited.json")
+    found = json.loads(done.stdout)["files"][0]
+    assert (done.returncode, done.stderr) == (1, "")
+    assert found["schedule"].startswith("the edits of the model are not followed")
+    assert found["counts"]["killed"] > 0 and found["counts"]["not_proved"] > 0 and found["counts"]["equivalent"] == 0
+    kept = [one for one in found["mutants"] if one["fate"] != "killed"]
+    assert all("the edits of the model are not followed" in one["why"] for one in kept)
+
+
+def test_what_an_edit_of_the_model_makes_wrong_has_no_mutants(run, files):
+    (files / "edited.json").write_text(json.dumps(with_edits_of_the_model({"drop": "mlp.copy_to_tp"})))
+    done = run("mutate", "edited.json")
+    assert done.returncode == 2
+    assert "edited.json is wrong before any edit: mismatch; only a right schedule has mutants" in done.stdout + done.stderr

@@ -68,6 +68,30 @@ def test_a_factor_that_calculates_with_the_coordinate_is_not_decided(proof_of, f
     assert proof["undecided"][0]["step"] == "f" and 'calculates with "rank.dp"' in proof["undecided"][0]["why"]
 
 
+@pytest.mark.parametrize(
+    "name, step, wrong_at",
+    [
+        ("coordinate-doubled.json", "bad", [2, 4, 6, 8, 64, 4096]),
+        ("tokens-by-coordinate.json", "backward", [3, 4, 5, 6, 7, 8, 13, 64, 4096]),
+    ],
+)
+def test_a_coordinate_within_an_expression_is_told_as_every_rank_says(name, step, wrong_at, proof_of, run):
+    # At an odd dp no rank has half of it as its coordinate; of coordinates 0 and 1 the square is the coordinate.
+    def verdict(dp):
+        arguments = ("--no-blame", "--engine", "symbolic", "-f", "json", "--set", f"layout.dp={dp}", name)
+        return json.loads(run("check", *arguments).stdout)["verdict"]
+
+    sizes = [1, 2, 3, 4, 5, 6, 7, 8, 13, 64, 4096]
+    assert {dp: verdict(dp) for dp in sizes} == {dp: "mismatch" if dp in wrong_at else "match" for dp in sizes}
+    proof = proof_of(name)
+    assert proof["verdict"] in ("undecided", "wrong")
+    if proof["verdict"] == "wrong":
+        assert verdict(proof["counterexample"]["sizes"]["dp"]) == "mismatch"
+    else:
+        assert {one["step"] for one in proof["undecided"]} == {step}
+        assert all('calculates with "rank.dp"' in one["why"] for one in proof["undecided"])
+
+
 @pytest.mark.parametrize("when", ["rank.pp > 3 and rank.pp != 4 and rank.pp != last", "rank.pp == virtual_stages + 1"])
 def test_stages_that_a_comparison_tells_apart_are_classes_of_their_own(when, run, files):
     # All stages in the middle were one class, and the first of them stood for all.

@@ -66,6 +66,31 @@ def test_the_sizes_in_the_file_do_not_matter(run, files):
     assert run("prove", "-q", "tied.json").stdout.split("  ")[2] == run("prove", "-q", "large.json").stdout.split("  ")[2]
 
 
+def test_a_file_that_is_wrong_where_the_proof_has_no_answer(run, files):
+    for dp in (2, 3):  # rank 2 is the first one that the last step changes
+        (files / f"odd{dp}.json").write_text(json.dumps({
+            "lockstep": 1, "layout": {"dp": dp}, "batch": {"loss": "sum"}, "model": {"parameters": [{"name": "w", "shape": [8]}]},
+            "schedule": {"steps": [
+                {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward"}]},
+                {"name": "sum", "op": "all_reduce", "over": "dp"},
+                {"name": "odd", "op": "scale", "by": "2", "when": "rank.dp * rank.dp > 1"}]}}))  # fmt: skip
+    right = json.loads(run("prove", "-f", "json", "odd2.json").stdout)
+    assert (right["verdict"], right["counterexample"]) == ("undecided", None)
+    wrong = json.loads(run("prove", "-f", "json", "odd3.json", "--counterexample", "small.json").stdout)
+    assert (wrong["verdict"], wrong["statement"]) == ("wrong", f"wrong at the sizes of the file; {right['statement']}")
+    assert wrong["undecided"] == right["undecided"] and wrong["counterexample"]["sizes"]["dp"] == 3
+    assert json.loads((files / "small.json").read_text())["layout"] == {"dp": 3}
+    assert run("test", "small.json").returncode == 0
+    assert "\n  the file: tp 1, cp 1, sp 1, dp 3, pp 1, 2 micro-batches: rank 2 gets " in run("prove", "odd3.json").stdout
+    stuck = (files / "odd3.json").read_text().replace('"op": "scale", "by": "2"', '"op": "all_reduce", "over": "dp"')
+    (files / "stuck.json").write_text(stuck)
+    found = json.loads(run("prove", "-f", "json", "stuck.json", "--counterexample", "small.json").stdout)
+    assert (found["verdict"], found["counterexample"]["what"]) == ("wrong", "a deadlock")
+    assert run("test", "small.json").returncode == 0
+    # A right file is said to be no more than that.
+    assert "wrong" not in run("prove", "-q", "odd2.json").stdout
+
+
 def test_json(run, files):
     proved(files)
     (files / "tied.json").write_text(TIED)
@@ -122,7 +147,8 @@ dp ≥ 2 and micro_batches ≥ 2
 def test_what_is_not_decided(run, files):
     proved(files)
     text = (files / "right.json").read_text().replace('"reduce": "avg"', '"when": "rank.dp == 0"')
-    (files / "some.json").write_text(text)
+    # At its own sizes it is right; at two it would be a counterexample of its own.
+    (files / "some.json").write_text(text.replace('"dp": 2', '"dp": 1'))
     done = run("prove", "some.json")
     assert done.returncode == 1
     assert "  not decided for dp ≥ 2 and micro_batches = 1: mean: not all ranks of a group reach it with the same parameters\n" in done.stdout
@@ -283,6 +309,25 @@ def test_a_cut_that_does_not_come_out_even_at_some_size_is_no_mistake_of_the_fil
     assert 'whose length is a multiple of "128" into n equal slices' in run("prove", "one.json").stdout
 
 
+def test_an_alignment_that_speaks_of_sizes_is_a_multiple_of_n_where_that_is_so_at_every_size(run, files):
+    scatter = {"op": "reduce_scatter", "name": "scatter", "over": "dp"}
+
+    def said(layout, over, **geometry):
+        step = {**scatter, "over": over, "geometry": {"kind": "bucket", **geometry}}
+        gather = {"op": "all_gather", "name": "gather", "over": over, "geometry": step["geometry"]}
+        return statement(run, files, one_parameter(layout, [step, gather]))
+
+    right, parts = ("proved", "right for every size"), {"dp_shard": 2, "dp_replicate": 2}
+    for align in ("dp", "lcm(n, dp)", "lcm(n, tp)", "3 * dp", "lcm(128, dp * 2)", "world"):
+        assert said({"dp": 4}, "dp", align_bucket=align)[0] == "proved", align
+    assert said(parts, ["dp_shard", "dp_replicate"], align_bucket="dp") == right
+    assert said(parts, "dp", align_bucket="dp_replicate * dp_shard") == right
+    # Of one part of dp alone it is no multiple of the whole, and of another axis none at all.
+    for over, align in (("dp", "dp_shard"), ("dp", "dp * 1/2"), ("dp", "tp"), ("dp", "lcm(tp, 128)")):
+        assert said(parts, over, align_bucket=align)[0] == "open", align
+        assert "whether that comes out even depends on sizes that are open" in run("prove", "one.json").stdout
+
+
 def test_what_has_one_size_is_not_said_to_be_right_for_every_size(run, files):
     text = json.loads(one_parameter({"dp": 2}, [DP_SUM]))
     text["batch"] = {"micro_batches": 1, "tokens": [[[[1]], [[2]]]]}
@@ -360,6 +405,26 @@ def test_a_condition_on_sizes_is_found_wherever_it_changes(run, files):
     assert replays(run, files, *layouts) == ["mismatch"] * 3 + ["match"] * 2
 
 
+def test_a_condition_on_what_is_no_sum_of_sizes_is_found_where_it_changes_too(run, files):
+    eighteen = "; for ".join(f"cp = {cp} and dp = {18 // cp}" for cp in (18, 1, 3, 2, 6, 9))
+    for when, said in {"floor(dp / 129) < 1": "wrong as soon as dp ≥ 129",
+                       "lcm(dp, dp) != 200": "wrong for dp = 200",
+                       "lcm(cp * dp, dp) != 18": f"wrong for {eighteen}",
+                       "lcm(dp, 7) != 7": "wrong for dp = 7; for cp ≥ 2 and dp = 1",
+                       "not (max(max(cp, dp), 1000) > 1000)": "wrong as soon as dp ≥ 1001, or cp ≥ 1001",
+                       "world / dp < 4": "wrong as soon as dp ≥ 2 and pp ≥ 4, or cp ≥ 2 and pp ≥ 2, or cp ≥ 4",
+                       "ceil(world / dp / 2) <= 3": "wrong as soon as dp ≥ 2 and pp ≥ 7, or cp ≥ 2 and pp ≥ 4, or "
+                                                    "cp ≥ 3 and pp ≥ 3, or cp ≥ 4 and pp ≥ 2, or cp ≥ 7",
+                       "(world / dp - max(1, 6)) * (cp - 6) != 0":
+                           "wrong for cp = 6; for cp = 3 and pp = 2; for cp = 2 and pp = 3; for cp = 1, dp ≥ 2 and pp = 6"}.items():
+        own_framework(files, when=when)
+        done = run("prove", "--open", "all", "-q", "mine.json")
+        assert done.stdout == f"wrong   mine.json  {said}, with tp = 1\n", when
+    own_framework(files, when="ceil(world / dp / 2) <= 3")
+    layouts = [{"dp": 2, "pp": 7}, {"cp": 3, "pp": 3}, {"cp": 7}, {"dp": 64, "pp": 6}, {"dp": 4, "cp": 3, "pp": 2}]
+    assert replays(run, files, *layouts) == ["mismatch"] * 3 + ["match"] * 2
+
+
 def test_what_arithmetic_does_not_tell_leaves_the_proof_open(run, files):
     own_framework(files, when="dp / 3 != floor(dp / 3)")
     assert replays(run, files, {"dp": 3}, {"dp": 4}, {"dp": 33}) == ["mismatch", "match", "mismatch"]
@@ -431,8 +496,12 @@ def test_a_size_in_a_name_is_followed_or_leaves_the_proof_open(run, files):
         (files / "mine.jsonc").write_text(text.replace('"op": "scale"', '"op": "scale", "params": "%s"' % name))
         floored = "floor" in name or "part" in name
         (files / "mine.json").write_text((files / "mine.json").read_text().replace('"name": "w"', '"name": "%s"' % ("w0" if floored else "wfalse")))
-        said = "open    mine.json  right where it could be followed" if floored else "wrong   mine.json  wrong for dp = 200, with tp = 1"
-        assert run("prove", "--open", "all", "-q", "mine.json").stdout == said + "\n", name
+        # Of what is rounded down there are as many names as sizes.
+        said = "wrong as soon as dp ≥ 200, of the sizes that could be followed" if floored else "wrong for dp = 200"
+        assert run("prove", "--open", "all", "-q", "mine.json").stdout == f"wrong   mine.json  {said}, with tp = 1\n", name
+        layouts = [{"dp": 2}, {"dp": 199}, {"dp": 200}, {"dp": 201}, {"dp": 400}]
+        expected = ["match"] * 2 + ["mismatch"] * 3 if floored else ["match"] * 2 + ["mismatch", "match", "match"]
+        assert replays(run, files, *layouts) == expected, name
     own_framework(files, let='"far": "floor(dp / 200)"')
     with_step(files, TWICE % ', "only": { "pp": ["far"] }')
     text = (files / "mine.jsonc").read_text()

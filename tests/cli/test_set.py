@@ -205,3 +205,12 @@ def test_what_stands_at_the_top_of_a_file_is_set_whole(run, files, file):
                             ("layout=4", 'expected an object'), ("expect={}", "what a file expects is left aside with --set")]:
         done = run("check", file, "--set", change)
         assert done.returncode == 2 and (done.stdout + done.stderr).count("error: ") == 1 and message in done.stdout + done.stderr
+
+
+def test_an_index_is_spelled_as_documents_count(run, files):
+    for index, nearest in {"01": 1, "00": 0, "+1": 1, " 1": 1, "0x1": 3, "-1": 3, "1 ": 3, "99999999999999999999": 3}.items():
+        done = run("check", "wrong.json", "--set", f"schedule.steps.{index}.name=other")
+        count = len(json.loads((files / "wrong.json").read_text())["schedule"]["steps"])
+        expected = f'"schedule.steps" has {count} elements, named by numbers from 0; the nearest is "schedule.steps.{min(nearest, count - 1)}"'
+        assert done.returncode != 0 and expected in done.stdout + done.stderr, (index, done.stdout + done.stderr)
+    assert run("check", "-q", "wrong.json", "--set", "schedule.steps.1.name=other").stdout.startswith("mismatch ")

@@ -67,7 +67,7 @@ TEST_CASE("where nothing is proved a repair is wrong for what a file asks, and n
     clip.name = "clip";
     clip.op = Op::clip;
     clip.keys = {"name", "op"};
-    repair.edits = {to_json(Edit::drop("double")), to_json(Edit::insert(clip, "norm", true))};
+    repair.edits = {Edit::drop("double"), Edit::insert(clip, "norm", true)};
     repair.steps = {"double", "clip"};
     repair.sizes = 5;
     repair.right_sizes = wrong.empty() ? 5 : 4;

@@ -113,8 +113,7 @@ TEST_CASE("every edit can be written into the file and read again, and says the 
       kinds.insert(candidate.kind);
       if (!is_tried(valid++)) continue;
       try {
-        const Scenario whole =
-            read_scenario(scenario::with_edits(listed.scenario.document, {candidate.edit}), "test.json");
+        const Scenario whole = read_scenario(listed.scenario.document, "test.json", {.edits = {candidate.edit}});
         CHECK(whole.schedule->steps == *edited);
         CHECK(scenario::content_hash(whole.schedule->steps) == scenario::content_hash(*edited));
         ++read;
@@ -145,7 +144,7 @@ TEST_CASE("two edits come to what a file with both says, and one that cannot be 
       {Edit::drop("backward", "first"), Edit::move("cp_done", "backward", false)}};
   for (const std::vector<Edit>& edits : pairs) {
     INFO(write_json(to_json(edits)));
-    const Scenario whole = read_scenario(scenario::with_edits(scenario.document, edits), "test.json");
+    const Scenario whole = read_scenario(scenario.document, "test.json", {.edits = edits});
     CHECK(steps.edited(edits) == whole.schedule->steps);
   }
   Step taken = added;

@@ -68,3 +68,15 @@ TEST_CASE("what the owned elements hold is told stretch by stretch") {
     CHECK(rank.front()[0].form != rank.front()[1].form);
   }
 }
+
+TEST_CASE("of elements that hold one sum a rank hands over those that it owns") {
+  const Schedule built =
+      schedule_of(dp(2), {parameter("w", {8})},
+                  {backwards(), collective(Op::all_reduce, "sum", Axis::dp), collective(Op::own, "own", Axis::dp)});
+  const diagnosis::Replayed replayed = diagnosis::replay_handed_over(built, walk(built));
+  REQUIRE(replayed.steps.size() == 1);
+  const Pieces &first = replayed.steps.front().pieces[0].front(), &second = replayed.steps.front().pieces[1].front();
+  CHECK(elements_of(first) == Intervals{{0, 4}});
+  CHECK(elements_of(second) == Intervals{{4, 8}});
+  CHECK(first.front().form == second.front().form);
+}

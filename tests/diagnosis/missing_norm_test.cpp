@@ -18,7 +18,7 @@ std::string first(const std::string& text) {
   std::string lines;
   if (repairs.empty()) return lines;
   CHECK(repairs.front().keeps_norms == true);
-  for (const Json& edit : repairs.front().edits) lines += one_line(edit) + "\n";
+  for (const Edit& edit : repairs.front().edits) lines += one_line(to_json(edit)) + "\n";
   return lines;
 }
 

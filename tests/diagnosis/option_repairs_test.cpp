@@ -101,11 +101,11 @@ namespace {
 /// verdict.
 std::optional<CheckResult> with_value(const Scenario& file, const std::string& option, const Json& value) {
   try {
-    Json document = scenario::with_option(file.document, option, value);
     CheckOptions options;
     options.blame = options.divergences = false;
-    CheckResult result =
-        check_scenario(std::make_shared<const Scenario>(read_scenario(document, "test.json")), options);
+    CheckResult result = check_scenario(
+        std::make_shared<const Scenario>(read_scenario(file.document, "test.json", {.options = {{option, {}, value}}})),
+        options);
     if (result.verdict == Verdict::error) return std::nullopt;
     return result;
   } catch (const InputError&) {

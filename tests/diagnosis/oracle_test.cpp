@@ -17,7 +17,7 @@ Scenario scenario_of(const std::string& text) {
 OracleAnswer answer(const std::string& steps, const std::vector<Edit>& edits = {}) {
   const Scenario scenario = scenario_of(two_ranks(steps));
   diagnosis::SymbolicOracle oracle(*scenario.schedule, scenario.schedule->model.parameters());
-  return oracle.judge(edits);
+  return oracle.answer(edits);
 }
 
 std::string scaled_by(const std::string& by, const std::string& more = "") {

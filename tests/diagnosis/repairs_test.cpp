@@ -256,7 +256,7 @@ TEST_CASE("a norm that counts wrongly is changed and never dropped, unless anoth
   CHECK(lines_of(search).front() == R"({ "set": "grad_norm", "count": "rank.dp == 0" })");
   const std::vector<Repair> best = diagnosis::best_repairs(result, search, 3);
   REQUIRE(best.size() == 3);
-  CHECK(one_line(best.front().edits.front()) == R"({ "set": "grad_norm", "count": "rank.dp == 0" })");
+  CHECK(one_line(to_json(best.front().edits.front())) == R"({ "set": "grad_norm", "count": "rank.dp == 0" })");
   CHECK(search.without_norm > 0);
   CHECK_FALSE(has(search, R"({ "drop": "grad_norm" })"));
   for (const Repair& repair : best) CHECK(repair.keeps_norms == true);
@@ -318,7 +318,7 @@ TEST_CASE("a repair says for which sizes it is proved right") {
   const Repair twice = first(
       R"({ "dp": 2, "cp": 2 })", sum,
       R"({ "name": "sum", "op": "all_reduce", "over": ["dp", "cp"] }, { "name": "double", "op": "scale", "by": 2 })");
-  CHECK(one_line(twice.edits.front()) == R"({ "drop": "double" })");
+  CHECK(one_line(to_json(twice.edits.front())) == R"({ "drop": "double" })");
   CHECK(twice.reach == Repair::Reach::every_size);
   CHECK(twice.proof == "right for every size of cp, dp and micro_batches");
   CHECK(twice.right_sizes == twice.sizes);
@@ -386,7 +386,7 @@ TEST_CASE("what clips wrongly is put right and not dropped, unless something els
   const std::string norm = R"(, { "name": "grad_norm", "op": "norm" })";
   const auto first = [](const std::string& steps) {
     const CheckResult result = check_text(two_ranks(steps));
-    return one_line(diagnosis::best_repairs(result, diagnosis::find_repairs(result), 1).front().edits.front());
+    return one_line(to_json(diagnosis::best_repairs(result, diagnosis::find_repairs(result), 1).front().edits.front()));
   };
   const std::string copies =
       R"(, { "name": "copies", "op": "copy", "from": "grad", "to": "list" },

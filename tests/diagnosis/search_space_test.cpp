@@ -50,12 +50,12 @@ struct Space {
   OracleAnswer with(const Edit& edit) {
     std::optional<std::vector<Step>> steps = space.steps().edited({edit});
     REQUIRE(steps);
-    return space.judge(*steps);
+    return space.answer(*steps);
   }
 
   OracleAnswer of_steps() {
     std::vector<Step> steps = space.steps().steps();
-    return space.judge(steps);
+    return space.answer(steps);
   }
 
   CheckResult result;
@@ -256,9 +256,9 @@ TEST_CASE("a framework's step that an edit drops is known as it is at every size
   CHECK(best.front().reach == Repair::Reach::axes_in_play);
 }
 
-TEST_CASE("a layout with fewer buffers allows more trials, within bounds") {
-  const int small = Space(three_parameters(mean_of(R"(["a"])"))).space.most_trials();
-  const int large = Space(three_parameters(mean_of(R"(["a"])"), R"({ "dp": 512 })")).space.most_trials();
+TEST_CASE("a layout with fewer buffers allows more schedules to be tried, within bounds") {
+  const int small = Space(three_parameters(mean_of(R"(["a"])"))).space.most_tried();
+  const int large = Space(three_parameters(mean_of(R"(["a"])"), R"({ "dp": 512 })")).space.most_tried();
   CHECK(small == 12000);
   CHECK(large < small);
   CHECK(large >= 100);

@@ -83,14 +83,21 @@ TEST_CASE("a file at other sizes has them in every optimizer step, and expects n
   CHECK(diagnosis::read_at(*file, {})->schedule->batch.micro_batch_counts == std::vector<int>{4, 3});
   CHECK(diagnosis::read_at(*file, {{{"dp", 3}}, 0})->schedule->batch.micro_batch_counts == std::vector<int>{4, 3});
   CHECK(diagnosis::read_at(*file, {{{"dp", 0}}, 0}) == nullptr);
-  const Json expecting = read_scenario(std::make_shared<const Source>(Source{
-                                           "test.json", two_ranks(mean_step, R"(, "expect": { "verdict": "match" })")}))
-                             .document;
-  REQUIRE(expecting.find("expect") != nullptr);
-  const Json changed = diagnosis::at_sizes(expecting, {{}, 3});
+  const auto expecting = std::make_shared<const Source>(
+      Source{"test.json", two_ranks(mean_step, R"(, "expect": { "verdict": "match" })")});
+  const Scenario written = read_scenario(expecting);
+  REQUIRE(written.expect);
+  const Json changed = diagnosis::read_at(written, {{}, 3})->document;
   CHECK(changed.find("expect") == nullptr);
   CHECK(changed.find("batch")->find("micro_batches")->text() == "3");
   CHECK(changed.find("layout")->find("dp")->text() == "2");
+}
+
+TEST_CASE("beside another size of a part, dp is what the file says") {
+  const auto parts = scenario_at(R"({ "dp": 4, "dp_shard": 2 })", one_weight, "", "{}");
+  CHECK(diagnosis::read_at(*parts, {{{"dp_shard", 1}}, 0})->layout.dp_replicate == 4);
+  const auto alone = scenario_at(R"({ "dp_shard": 2, "dp_replicate": 2 })", one_weight, "", "{}");
+  CHECK(diagnosis::read_at(*alone, {{{"dp_shard", 1}}, 0})->layout.dp == 2);
 }
 
 TEST_CASE("a list of tokens is read for its own micro-batches alone") {

@@ -3,6 +3,8 @@
 
 #include "lockstep/batch.h"
 #include "lockstep/diagnostic.h"
+#include "src/base/budget.h"
+#include "src/expression/node.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -265,4 +267,93 @@ TEST_CASE("an expression knows on what it depends") {
   CHECK(parse("1/micro_batches").uses_step());
   CHECK_FALSE(parse("1/dp").uses_step());
   CHECK(parse("a*dp + min(b, a)").names() == std::set<std::string>{"a", "b", "dp"});
+}
+
+namespace {
+
+/// 2^40 times a name, as sums of 40 nodes.
+Expression doubled(const char* name) {
+  auto node = expression::name_node(name);
+  for (int i = 0; i < 40; ++i) node = expression::binary_node("+", node, node);
+  return Expression::of(node);
+}
+
+}  // namespace
+
+TEST_CASE("what walks a tree of shared parts looks at each once") {
+  const World world;
+  const Expression expression = doubled("dp");
+  CHECK(expression.number(world.environment) == Rational(std::int64_t{4} << 40));
+  CHECK(expression.names() == std::set<std::string>{"dp"});
+  CHECK_FALSE(expression.uses_rank());
+  CHECK(expression == doubled("dp"));
+  CHECK_FALSE(expression == doubled("tp"));
+  const ExpressionOrder before;
+  CHECK(before(expression, doubled("tp")) != before(doubled("tp"), expression));
+  CHECK_FALSE(before(expression, doubled("dp")));
+  CHECK_FALSE(before(doubled("dp"), expression));
+  CHECK(expression.substitute({{"dp", Rational(3)}}).number({}) == Rational(std::int64_t{3} << 40));
+  CHECK(expression.constant(world.environment) == ExpressionValue(Rational(std::int64_t{4} << 40)));
+  // Parts that others share stay shared.
+  const Expression other = Expression::parse("2 * x - x").substitute({}, {{"x", expression}});
+  CHECK(&*other.tree().children[1] == &expression.tree());
+  CHECK(other.number(world.environment) == Rational(std::int64_t{4} << 40));
+}
+
+TEST_CASE("a tree whose text has no end is cut in messages, and in parts with names where all of it is needed") {
+  const Expression expression = doubled("dp");
+  CHECK_FALSE(expression::print(expression.tree(), 10'000).has_value());
+  CHECK_THROWS_AS(expression.to_string(), OverBudget);
+  const std::string shown = expression::shown(expression.tree());
+  CHECK(shown.size() <= 1010);
+  CHECK(shown.starts_with("dp + dp + (dp + dp) + "));
+  expression::SharedText text;
+  CHECK(text.print(Expression::parse("1 + x > 2").substitute({}, {{"x", expression}}).root()) ==
+        "1 + (shared_39 + shared_39) > 2");
+  REQUIRE(text.names().size() == 39);
+  CHECK(text.names()[0] == std::pair<std::string, std::string>("shared_1", "dp + dp"));
+  CHECK(text.names()[38].second == "shared_38 + shared_38");
+  // What was named before has its name in another tree as well.
+  CHECK(text.print(Expression::parse("-x").substitute({}, {{"x", expression}}).root()) == "-(shared_39 + shared_39)");
+}
+
+TEST_CASE("the order of expressions is total, and no two of one text differ") {
+  const std::vector<std::string> texts = {"1",
+                                          "2",
+                                          "'x'",
+                                          "true",
+                                          "dp",
+                                          "tp",
+                                          "rank.dp",
+                                          "rank.tp",
+                                          "micro_batch",
+                                          "step",
+                                          "tokens",
+                                          "tokens.b",
+                                          "-dp",
+                                          "not true",
+                                          "dp + 1",
+                                          "1 + dp",
+                                          "dp - 1",
+                                          "dp * tp",
+                                          "min(dp, tp)",
+                                          "max(dp, tp)",
+                                          "sum(tokens, dp)",
+                                          "sum(tokens, cp)",
+                                          "sum(tokens, dp, micro_batch)",
+                                          "rank.pp == last",
+                                          "rank.pp == first"};
+  const ExpressionOrder before;
+  Expressions all;
+  for (const std::string& text : texts) {
+    all.insert(Expression::parse(text));
+    CHECK_FALSE(before(Expression::parse(text), Expression::parse(" " + text + " ")));
+  }
+  CHECK(all.size() == texts.size());
+  for (const std::string& a : texts) {
+    for (const std::string& b : texts) {
+      const Expression one = Expression::parse(a), other = Expression::parse(b);
+      CHECK(before(one, other) + before(other, one) == (a == b ? 0 : 1));
+    }
+  }
 }

@@ -76,9 +76,14 @@ class Moment:
 
 
 class Reader:
-    """Reads the expressions of a Program for a case: `exactly`, `least` and `most` by size, `axes` of a class in the proof."""
+    """Reads the expressions of a Program for a case: `exactly`, `least` and `most` by size, `axes` of a class in the proof.
 
-    def __init__(self, program, axes, exactly, least, most):
+    let: what names in its conditions stand for, which hold at no moment in particular.
+    """
+
+    def __init__(self, program, axes, exactly, least, most, let=None):
+        self.let = {name: expressions.parse(text) for name, text in (let or {}).items()}
+        self.known, self.ranges = {}, {}  # of these names
         self.program, self.exactly, self.least, self.most = program, exactly, least, most
         self.names = list(axes)  # of the levels, in the same order
         self.axes = axes
@@ -305,7 +310,31 @@ class Reader:
                 raise
             return EVERYWHERE if answer else NOWHERE
 
+    def of_let(self, name, moment):
+        """The value of a name of the proof's own, which is found once: others stand for it several times."""
+        if name not in self.known:
+            try:
+                self.known[name] = self.of(self.let[name], moment)
+            except Underivable as why:
+                self.known[name] = why
+        if isinstance(self.known[name], Underivable):
+            raise self.known[name]
+        return self.known[name]
+
+    def range_of_let(self, name, moment):
+        """Between which numbers it is; from 1 to 1 or from 0 to 0 where it is a condition with one answer."""
+        if name not in self.ranges:
+            answer = ranges.truth(self.let[name], lambda inner: self.range_of(inner, moment))
+            known = self.known.get(name)
+            if known in (EVERYWHERE, NOWHERE):
+                answer = known is EVERYWHERE
+            self.ranges[name] = (ranges.number(self.let[name], lambda inner: self.range_of(inner, moment)) if answer is None
+                                 else (Fraction(answer), Fraction(answer)))  # fmt: skip
+        return self.ranges[name]
+
     def of_name(self, name, moment):
+        if name in self.let:
+            return self.of_let(name, moment)
         if name in AXES:
             return self.size(name)
         if name == "world":
@@ -364,7 +393,9 @@ class Reader:
         try:
             value = self.of_name(name, moment)
         except Underivable:
-            return None
+            return self.range_of_let(name, moment) if name in self.let else None
+        if isinstance(value, Where) and name in self.let:
+            return self.range_of_let(name, moment)
         return None if isinstance(value, Where) else self.bounds(value)
 
     def compare_values(self, sign, left, right, moment):

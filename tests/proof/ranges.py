@@ -104,6 +104,9 @@ def truth(tree, range_of):
         sides = [truth(side, range_of) for side in tree[1:3]]
         decides = kind == "or"
         return decides if decides in sides else None if None in sides else not decides
+    if kind == "name":
+        value = range_of(tree[1])
+        return bool(value[0]) if value is not None and value[0] is not None and value[0] == value[1] else None
     if kind != "compare":
         return tree[1] if kind == "number" and isinstance(tree[1], bool) else None
     sign, left, right = tree[1:]

@@ -265,3 +265,26 @@ def test_a_buffer_that_ranks_lay_out_otherwise_has_no_cut_of_its_own():
     assert len(signatures(uneven, {"name": "w", "shape": [12]}, tp=1)) == 2
     with pytest.raises(WrongProof, match="laid out otherwise"):
         signatures(uneven, {"name": "w", "shape": [12]})
+
+
+def test_conditions_that_share_their_parts_are_written_with_names_for_these(tmp_path):
+    """Each name of the chain stands twice for the one before: as a text the condition would have 2^40 sums."""
+    chains = {
+        "doubles": ({"a0": "dp + 1", **{f"a{i}": f"a{i - 1} + a{i - 1}" for i in range(1, 41)}}, f"a40 > {9 * 2**40}"),
+        "conditions": ({"a0": "dp > 5", **{f"a{i}": f"a{i - 1} and a{i - 1}" for i in range(1, 41)}}, "not a40"),
+        "floors": ({"a0": "floor(dp / 99) + dp", **{f"a{i}": f"a{i - 1} + a{i - 1}" for i in range(1, 41)}}, "a40 > 0"),
+    }
+    counts = Counts()
+    for name, (let, when) in chains.items():
+        each = {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1/micro_batches"}]}
+        steps = [each, {"name": "sum", "op": "all_reduce", "over": "dp", "reduce": "avg"}, {"name": "twice", "op": "scale", "when": when, "by": "2"}]
+        (tmp_path / "ours.jsonc").write_text(json.dumps({"lockstep_framework": 1, "name": "ours", "let": let, "steps": steps}))
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": [{"name": "w", "shape": [8]}]},
+                                    "batch": {"micro_batches": 1, "tokens": "even"}, "schedule": {"framework": "./ours.jsonc"}}))  # fmt: skip
+        report = prove(path, opened="")
+        assert not report["undecided"]
+        assert all(len(case["let"]) >= 40 and all(len(text) < 100 for text in case["let"].values()) for case in report["proof"])
+        check_whole(report, Scenario(path), counts, random.Random(1))
+    assert counts.taken.count() == 0, dict(counts.taken)
+    assert counts.whole == counts.proofs == len(chains) and counts.conditions >= 8

@@ -37,7 +37,7 @@ std::string printed_json(const report::RepairFindings& findings) {
 
 Repair tried(int sizes, int right, const std::string& wrong_at = "") {
   Repair repair;
-  repair.edits = {Json::object({{"drop", {}, Json::string("sum")}})};
+  repair.edits = {Edit::drop("sum")};
   repair.steps = {"sum"};
   repair.verified = {"symbolic"};
   repair.sizes = sizes;

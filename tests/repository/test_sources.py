@@ -63,6 +63,7 @@ HEADERS = {
     "scenario": "scenario",
     "schedule": "schedule",
     "shared": "base",
+    "sizes": "scenario",
     "sketch": "numeric",
     "symbolic": "symbolic",
     "tensor_file": "tensors",

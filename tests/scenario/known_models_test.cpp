@@ -29,14 +29,14 @@ Json with_sizes(const Json& document, const std::vector<std::pair<std::string, i
 /// All that a proof takes from a scenario, or what refuses it.
 struct Found {
   std::string refused;
-  std::map<std::string, std::string> refusing;
+  TextsOfExpressions refusing;
   std::optional<Scenario> scenario;
 };
 
 Found read(const Json& document, const std::string& file, scenario::KnownModels* known) {
   Found found;
   try {
-    found.scenario = scenario::read_scenario_of_open_sizes(document, file, known);
+    found.scenario = scenario::read_scenario_of_open_sizes(document, file, {}, known);
   } catch (const scenario::RefusedSizes& refused) {
     found.refused = refused.what();
     found.refusing = refused.rules;

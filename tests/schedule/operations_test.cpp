@@ -4,6 +4,8 @@
 // decomposition into sends and local sums, for group sizes 1 to 8 and sizes 0, 1 and a prime.
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "lockstep/collective.h"
 #include "lockstep/local_step.h"
@@ -204,6 +206,34 @@ TEST_CASE("each row stands in its place under its own name") {
     CHECK_FALSE(operations()[i].help.empty());
   }
   CHECK_FALSE(op_named("allreduce").has_value());
+}
+
+TEST_CASE("each row says in words what it does, and which of its keys an op that may have been meant does not take") {
+  const auto words_of = [](std::string_view keys) {
+    std::set<std::string_view> words;
+    while (!keys.empty()) {
+      const std::size_t end = std::min(keys.find(' '), keys.size());
+      words.insert(keys.substr(0, end));
+      keys.remove_prefix(std::min(end + 1, keys.size()));
+    }
+    return words;
+  };
+  for (const Operation& row : operations()) {
+    INFO(row.name);
+    CHECK_FALSE(row.deed.empty());
+    for (const Operation::Instead& instead : row.instead) {
+      const Operation& other = operation(instead.op);
+      INFO(other.name);
+      CHECK(other.op != row.op);
+      std::set<std::string_view> lost = words_of(row.keys);
+      for (const std::string_view key : words_of(other.keys)) lost.erase(key);
+      for (const std::string_view key : instead.without) {
+        // Every op may act on what is owned alone, and this one need not.
+        CHECK((lost.erase(key) == 1 || key == "on"));
+      }
+      CHECK(lost.empty());
+    }
+  }
 }
 
 TEST_CASE("ownership narrows only where a row says that elements become stale") {

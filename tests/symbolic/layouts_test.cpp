@@ -42,11 +42,11 @@ TEST_CASE("sizes that a known rule refuses are not read, but for what it says of
   const std::string text = R"({ "lockstep": 1, "layout": { "dp": 2, "pp": 2 },
     "model": { "preset": "gpt2-small" }, "schedule": { "framework": "megatron" } })";
   const Scenario scenario = read_scenario(std::make_shared<const Source>(Source{"test.json", text}));
-  std::map<std::string, int> read;  // by layout
+  std::map<Sizes, int> read;
   Prover::Options options;
-  options.read = [&](const Json& document) {
-    ++read[write_json(*document.find("layout"))];
-    return scenario::read_scenario_of_open_sizes(document, "test.json");
+  options.read = [&](const Sizes& sizes) {
+    ++read[sizes];
+    return scenario::read_scenario_of_open_sizes(scenario.document, "test.json", {sizes});
   };
   const Layouts layouts(scenario, options);
   const auto sizes = [&](int pp) { return layouts.with(Sizes{{{Axis::pp, pp}}, std::nullopt}); };

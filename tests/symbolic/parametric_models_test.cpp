@@ -99,8 +99,8 @@ TEST_CASE("where the second size of a cut axis is refused beside those of others
       model.scenario(R"({ "dp": 2, "tp": 1 })", R"({ "name": "half", "op": "scale", "by": "1", "when": "dp >= 5" })");
   std::map<std::pair<int, int>, int> read;  // dp and tp
   Prover::Options options;
-  options.read = [&](const Json& document) {
-    Scenario one = scenario::read_scenario_of_open_sizes(document, model.file());
+  options.read = [&](const Sizes& sizes) {
+    Scenario one = scenario::read_scenario_of_open_sizes(scenario.document, model.file(), {sizes});
     ++read[{one.layout.dp, one.layout.tp}];
     return one;
   };

@@ -5,6 +5,7 @@
 
 #include "src/base/at.h"
 #include "src/symbolic/program_forms.h"
+#include "src/symbolic/program_operations.h"
 #include "tests/cases.h"
 #include "tests/catch.h"
 
@@ -300,6 +301,21 @@ RankPrograms two_ranks(RankProgram first, RankProgram second) {
 }
 
 }  // namespace
+
+TEST_CASE("each call that a script can make has a row in its place, and is found by its name") {
+  for (const std::string& name : symbolic::program_operation_names()) {
+    INFO(name);
+    const symbolic::ProgramOperation* row = symbolic::program_operation_named(name);
+    REQUIRE(row != nullptr);
+    CHECK(&symbolic::program_operation(row->op) == row);
+    // Who sends to the members, or gets from them, is told by a root.
+    const bool of_a_root = row->sender == symbolic::ProgramOperation::Sender::root ||
+                           row->parts == symbolic::ProgramOperation::Parts::of_the_root;
+    CHECK((!of_a_root || row->rooted));
+  }
+  CHECK(symbolic::program_operation_names().size() == static_cast<std::size_t>(symbolic::ProgramOp::barrier) + 1);
+  CHECK(symbolic::program_operation_named("all_reduce_twice") == nullptr);
+}
 
 TEST_CASE("composed programs hold what a run of all ranks in plain numbers holds") {
   const unsigned count = test::cases(400);

@@ -76,6 +76,9 @@ TEST_CASE("0 is in a product where it is in either side") {
   CHECK(range_of("some * more", known_ranges) == "[0, ∞)");
   CHECK(range_of("few * (two - 2)", known_ranges) == "[0, 0]");
   CHECK(range_of("(more - 2) * m", known_ranges) == "(0, ∞)");
+  CHECK(range_of("(two - 2) * n", known_ranges) == "[0, 0]");
+  CHECK(range_of("n * (two - 2)", known_ranges) == "[0, 0]");
+  CHECK(range_of("(1 - n) * (two - 2)", known_ranges) == "[0, 0]");
 }
 
 TEST_CASE("a quotient is seen where what divides has one sign") {
@@ -172,4 +175,25 @@ TEST_CASE("and, or and not of what is known in part") {
   CHECK(truth_of("on or open", flags) == "always");
   CHECK(truth_of("open or off", flags) == "not seen");
   CHECK(truth_of("off or off", flags) == "never");
+}
+
+TEST_CASE("parts that stand several times in an expression are looked at once, and numbers without end are not seen") {
+  const auto chain = [](const char* sign, const char* name, int length) {
+    auto node = expression::name_node(name);
+    for (int i = 0; i < length; ++i) node = expression::binary_node(sign, node, node);
+    return node;
+  };
+  const RangeOf range_of = looked_up(known_ranges);
+  const auto doubled = number_in_ranges(*chain("+", "m", 40), range_of);
+  REQUIRE(doubled);
+  CHECK(*doubled->low == Rational(std::int64_t{2} << 40));
+  CHECK(*doubled->high == Rational(std::int64_t{5} << 40));
+  const auto condition = expression::binary_node(">", chain("+", "m", 40), expression::value_node(Rational(4)));
+  auto both = condition;
+  for (int i = 0; i < 40; ++i) both = expression::binary_node("and", both, both);
+  CHECK(truth_in_ranges(*both, range_of) == true);
+  CHECK(truth_in_ranges(*expression::not_node(both), range_of) == false);
+  // 5^4 is seen, and of 5^(2^40) nobody wants to know.
+  CHECK(*number_in_ranges(*chain("*", "m", 2), range_of)->high == Rational(625));
+  CHECK_FALSE(number_in_ranges(*chain("*", "m", 40), range_of));
 }

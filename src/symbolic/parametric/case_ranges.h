@@ -12,7 +12,7 @@ namespace lockstep::parametric {
 /// Sizes of an axis that belong to one case.
 struct CaseRange {
   Span span;
-  std::string unseen = {};  ///< why none of these sizes is looked at; "" where some are
+  std::string limit = {};  ///< why none of these sizes is looked at; "" where some are
 };
 
 /// The sizes of an axis, in ranges that are a case each as far as the axis is seen by itself: single ones first, and at

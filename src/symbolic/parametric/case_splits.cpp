@@ -18,18 +18,20 @@ constexpr int farthest = 1 << 20;
 /// So few sizes, all dimensions that a condition speaks of together, are halved until each is one.
 constexpr double most_halved = 4096;
 
+/// Whether a name in a condition is, or may hang on, a dimension.
+bool is_about(const std::string& name, Dimension dimension) {
+  if (!dimension) return name == "micro_batches";
+  const std::optional<Axis> named = axis_named(name);
+  if (!named) return name == "world";
+  // Sizes of the expert mesh are quotients of those of the other one.
+  return *named == *dimension || is_part_of(*dimension, *named) || is_expert_axis(*named) || is_expert_axis(*dimension);
+}
+
 /// Whether a condition may speak of a dimension.
 bool asks_about(const Expression::Node& condition, Dimension dimension) {
-  if (condition.kind == Expression::Node::Kind::name) {
-    if (!dimension) return condition.text == "micro_batches";
-    const std::optional<Axis> named = axis_named(condition.text);
-    if (!named) return condition.text == "world";
-    // Sizes of the expert mesh are quotients of those of the other one.
-    return *named == *dimension || is_part_of(*dimension, *named) || is_expert_axis(*named) ||
-           is_expert_axis(*dimension);
-  }
-  return std::any_of(condition.children.begin(), condition.children.end(),
-                     [&](const auto& child) { return asks_about(*child, dimension); });
+  return expression::any_node(condition, [&](const Expression::Node& node) {
+    return node.kind == Expression::Node::Kind::name && is_about(node.text, dimension);
+  });
 }
 
 /// The first number above `no` at which `holds` does, where it does at `yes` and from the first one on.

@@ -41,8 +41,9 @@ struct Case : CaseSizes {
   /// The first stands for the case; the others have the classes that it lacks.
   std::vector<Representative> representatives;
   std::optional<Proof::Limit> limit;
-  /// Of the limit: a condition on sizes that holds at some of these and not at others, if that is what it is.
-  std::shared_ptr<const Expression::Node> depends_on;
+  /// Of the limit: conditions on sizes that hold at some of these and not at others, if that is what it is. Of several
+  /// the first that cuts the case is enough.
+  std::vector<std::shared_ptr<const Expression::Node>> depends_on;
 };
 
 /// A way in which sizes of a case are wrong: those of its sizes from these on, where the value is not zero.

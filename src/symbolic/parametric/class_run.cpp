@@ -143,7 +143,7 @@ void ClassRun::optimizer_step(int step, const std::vector<Place>& places) {
     outcome_.in_flight = diagrams.either(outcome_.in_flight, flight.where);
     add_cells(Fault::race, step, -1, flight.where);
   }
-  if (!ended_) judge(step);
+  if (!ended_) find_faults(step);
   if (recording_) result_.outcomes.push_back(outcome_);
 }
 

@@ -84,9 +84,9 @@ class ClassRun {
   std::vector<std::pair<int, int>> owners(const Place& place, const Group& group);
 
   // class_run_verdict.cpp
-  void judge(int step);
-  void judge_families(int step);
-  void judge_norm(int step);
+  void find_faults(int step);
+  void find_unowned(int step);
+  void find_norm_faults(int step);
   int reference(const Atom& atom);
   int contribution_levels_mask(int parameter, bool of_reference);
   std::vector<int> contributor_levels(int parameter) const;

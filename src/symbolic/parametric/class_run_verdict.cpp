@@ -140,7 +140,7 @@ void ClassRun::add_cells(Fault fault, int step, int atom, int diagram) {
   });
 }
 
-void ClassRun::judge(int step) {
+void ClassRun::find_faults(int step) {
   Diagrams& diagrams = *result_.diagrams;
   const Logical& logical = schedule_.model.logicals()[at(members_.logicals.front())];
   for (int use = 0; use < static_cast<int>(logical.uses.size()); ++use) {
@@ -164,12 +164,12 @@ void ClassRun::judge(int step) {
   }
   result_.handed.push_back({held, own_});
   result_.handed.back().held.resize(result_.atoms.size(), 0);
-  judge_families(step);
-  judge_norm(step);
+  find_unowned(step);
+  find_norm_faults(step);
 }
 
 /// Of the ranks that were joined and hold the same piece on the same stage, somebody must own each element.
-void ClassRun::judge_families(int step) {
+void ClassRun::find_unowned(int step) {
   Diagrams& diagrams = *result_.diagrams;
   if (diagrams.multiply(own_, domain_) == domain_) return;
   std::set<int> apart(result_.cut_levels.begin(), result_.cut_levels.end());
@@ -225,7 +225,7 @@ void ClassRun::norm(const Place& place, int runs) {
   keep_record();
 }
 
-void ClassRun::judge_norm(int step) {
+void ClassRun::find_norm_faults(int step) {
   if (norms_.empty()) return;
   Diagrams& diagrams = *result_.diagrams;
   // Here the contributor's name stands for the piece that an element lies in.

@@ -10,6 +10,7 @@
 #include "src/base/at.h"
 #include "src/expression/node.h"
 #include "src/schedule/selector_list.h"
+#include "src/symbolic/parametric/alignment.h"
 #include "src/symbolic/parametric/named_coordinates.h"
 
 namespace lockstep::parametric {
@@ -24,112 +25,6 @@ std::string shape_key(const Model& model, const LocalBuffer& buffer) {
   for (const Shard& shard : parameter.shard)
     key += std::string(name_of(shard.axis)) + (shard.uneven ? "~" : "/") + std::to_string(shard.dim);
   return key;
-}
-
-/// A number times a power of `n`.
-struct Multiple {
-  Rational factor;
-  int power = 0;
-};
-
-/// The multiples whose least common one an expression of `n` is; nothing where it is something else.
-std::optional<std::vector<Multiple>> multiples_of(const Expression::Node& node) {
-  using Kind = Expression::Node::Kind;
-  if (const auto* number = std::get_if<Rational>(&node.value); node.kind == Kind::value && number != nullptr)
-    return number->is_zero() ? std::nullopt : std::optional(std::vector<Multiple>{{*number, 0}});
-  if (node.kind == Kind::name && node.text == "n") return std::vector<Multiple>{{Rational(1), 1}};
-  std::vector<Multiple> all;
-  const bool product = node.kind == Kind::binary && node.text == "*";
-  if (!product && !(node.kind == Kind::call && node.text == "lcm")) return std::nullopt;
-  for (const auto& child : node.children) {
-    const auto some = multiples_of(*child);
-    if (!some || (product && some->size() != 1)) return std::nullopt;
-    if (product && !all.empty()) {
-      all.front() = {all.front().factor * some->front().factor, all.front().power + some->front().power};
-    } else {
-      all.insert(all.end(), some->begin(), some->end());
-    }
-  }
-  return all;
-}
-
-/// What is seen of the values of an expression, at every size.
-struct SeenValues {
-  bool whole = false, positive = false;
-};
-
-SeenValues seen_values(const Expression::Node& node) {
-  using Kind = Expression::Node::Kind;
-  if (const auto* number = std::get_if<Rational>(&node.value); node.kind == Kind::value && number != nullptr)
-    return {number->is_integer(), Rational(0) < *number};
-  if (node.kind == Kind::name) return {true, true};  // n, sizes and counts
-  if (node.kind != Kind::binary && node.kind != Kind::call) return {};
-  SeenValues all{true, true};
-  bool any_positive = false;
-  for (const auto& child : node.children) {
-    const SeenValues one = seen_values(*child);
-    all.whole = all.whole && one.whole;
-    all.positive = all.positive && one.positive;
-    any_positive = any_positive || one.positive;
-  }
-  const std::string& text = node.text;
-  if (text == "+" || text == "*" || text == "min") return all;
-  if (text == "max") return {all.whole, any_positive};
-  if (text == "-") return {all.whole, false};
-  return text == "lcm" && all.whole && all.positive ? all : SeenValues{};
-}
-
-/// A geometry is refused where these are not whole and positive.
-void require_whole_and_positive(const Step& step) {
-  const auto look_at = [&](const char* key, const Expression& expression) {
-    const SeenValues values = seen_values(expression.tree());
-    if (values.whole && values.positive) return;
-    throw OutOfReach(step.name, fmt::format("whether its \"{}\", \"{}\", is a positive whole number depends on sizes "
-                                            "that are open",
-                                            key, expression.to_string()));
-  };
-  if (step.geometry->size) look_at("size", *step.geometry->size);
-  look_at("align_parameter", step.geometry->align_parameter);
-}
-
-/// Whether an expression of a geometry has the same value at every size, but for `n`.
-bool is_of_n_alone(const Expression& expression) {
-  const std::set<std::string> names = expression.names();
-  return std::all_of(names.begin(), names.end(), [](const std::string& name) { return name == "n"; });
-}
-
-/// Whether n divides every multiple of it, as far as that is seen: this `n`, or whatever n is where its axes are open.
-bool is_multiple_of_n(const Expression& alignment, Environment environment, std::optional<int> n) {
-  if (n) {
-    if (!is_of_n_alone(alignment)) return false;
-    const std::map<std::string, ExpressionValue, std::less<>> names = {{"n", Rational(*n)}};
-    environment.names = &names;
-    return (alignment.number(environment) / Rational(*n)).is_integer();
-  }
-  const auto all = multiples_of(alignment.tree());
-  return all && std::any_of(all->begin(), all->end(),
-                            [](const Multiple& one) { return one.power > 0 && one.factor.is_integer(); });
-}
-
-/// Whether a bucket that begins at a multiple of `align_bucket` begins at one of `align_parameter`, so that what is in
-/// it lies there as it would from 0 on: at this `n`, or at every one where its axes are open; at all other sizes where
-/// `everywhere`. False where that is not seen.
-bool aligned(const Geometry& geometry, Environment environment, std::optional<int> n, bool everywhere) {
-  const Expression bucket = geometry.align_bucket ? *geometry.align_bucket : Expression::parse("lcm(n, 128)");
-  if (n && everywhere && !(is_of_n_alone(bucket) && is_of_n_alone(geometry.align_parameter))) return false;
-  if (n) {
-    const std::map<std::string, ExpressionValue, std::less<>> names = {{"n", Rational(*n)}};
-    environment.names = &names;
-    const Rational parameter = geometry.align_parameter.number(environment);
-    return !parameter.is_zero() && (bucket.number(environment) / parameter).is_integer();
-  }
-  const auto parts = multiples_of(geometry.align_parameter.tree()), wholes = multiples_of(bucket.tree());
-  if (!parts || !wholes) return false;
-  return std::all_of(parts->begin(), parts->end(), [&](const Multiple& part) {
-    return std::any_of(wholes->begin(), wholes->end(), [&](const Multiple& whole) {
-      return part.power <= whole.power && (whole.factor / part.factor).is_integer();
-    });
-  });
 }
 
 /// A cut that cannot be made is a mistake where ranks come to it, and some may meet another one before.
@@ -248,16 +143,15 @@ void StepSelections::read(const Step& step) {
   }
   if (by_size) refuse_open_shards(step.name, "it chooses parameters");
   int n = 1;
-  bool is_open = false;
   std::string over;
   if (cuts && step.over) {
     for (const Over::Pick& pick : step.over->picks) {
-      for (const int level : world_.levels_of(pick.axis, step.name))
-        is_open = is_open || (!pick.coordinates && world_.levels()[at(level)].open);
       over += std::string(name_of(pick.axis)) + ",";
       n *= pick.coordinates ? static_cast<int>(pick.coordinates->size()) : schedule.mesh.size(pick.axis);
     }
   }
+  const Alignment alignments(world_, step, cuts);
+  const bool is_open = alignments.is_open();
   Environment environment;
   environment.mesh = &schedule.mesh;
   environment.counts = &schedule.batch;
@@ -287,14 +181,13 @@ void StepSelections::read(const Step& step) {
     const bool flat = geometry.kind == Geometry::Kind::flat;
     const auto& alignment = flat ? geometry.align : geometry.align_bucket;  // by default one that n divides
     const bool everywhere = world_.open().for_every_size;
-    const std::optional<int> given = is_open ? std::nullopt : std::optional(n);
-    if ((is_open || everywhere) && alignment && !is_multiple_of_n(*alignment, environment, given)) {
+    if ((is_open || everywhere) && alignment && !alignments.is_multiple_of_n(*alignment)) {
       throw OutOfReach(step.name,
                        fmt::format("it cuts a {} whose length is a multiple of \"{}\" into n equal slices, and "
                                    "whether that comes out even depends on sizes that are open",
                                    flat ? "buffer" : "bucket", alignment->to_string()));
     }
-    if (!flat && everywhere) require_whole_and_positive(step);
+    if (!flat && everywhere) Alignment::require_whole_and_positive(step);
     // Which parameters share a bucket, in which order: that decides where each of them lies in it.
     const GeometryLayout layout = lay_out_for(step, items, n, environment);
     std::string rule = flat ? "flat" : "bucket";
@@ -304,7 +197,7 @@ void StepSelections::read(const Step& step) {
       if (geometry.align_bucket) rule += "," + geometry.align_bucket->to_string();
     }
     const bool by_bucket =
-        geometry.kind == Geometry::Kind::bucket && !geometry.size && aligned(geometry, environment, given, everywhere);
+        geometry.kind == Geometry::Kind::bucket && !geometry.size && alignments.begins_aligned(geometry);
     if (geometry.kind == Geometry::Kind::bucket && geometry.size) rule += ",size " + geometry.size->to_string();
     std::map<std::string, std::string> contents;
     const auto container = [&](std::size_t item) {

@@ -15,11 +15,14 @@ namespace lockstep::parametric {
 
 namespace {
 
-/// Replays the scenario at these sizes on every rank. Nothing where it is right.
-std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes& sizes) {
-  const std::shared_ptr<const Scenario> scenario = layouts.read(sizes);
-  if (!scenario) return std::nullopt;
-  const Schedule& schedule = *scenario->schedule;
+bool is_stuck(Outcome::Kind ended) {
+  return ended == Outcome::Kind::deadlock || ended == Outcome::Kind::invalid_collective;
+}
+
+}  // namespace
+
+std::optional<Proof::Counterexample> replay(const Scenario& scenario, const Sizes& sizes) {
+  const Schedule& schedule = *scenario.schedule;
   Timeline timeline;
   try {
     timeline = walk(schedule);
@@ -28,12 +31,21 @@ std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes&
   }
   SymbolicEngine engine(schedule, timeline);
   const SymbolicResult result = engine.run();
-  const bool race = timeline.outcome.kind == Outcome::Kind::race;
-  if (!race && (timeline.step_ends.empty() || result.match)) return std::nullopt;
+  const bool is_wrong = !timeline.step_ends.empty() && !result.match;
+  Outcome::Kind ended = timeline.outcome.kind;
+  if (is_wrong && is_stuck(ended))
+    ended = Outcome::Kind::complete;  // an optimizer step before has an end, and is wrong
+  if (ended == Outcome::Kind::complete && !is_wrong) return std::nullopt;
   Proof::Counterexample example;
   example.sizes = sizes;
-  example.document = scenario->document;
-  example.document.set("expect", Json::object({{"verdict", {}, Json::string(race ? "race" : "mismatch")}}));
+  example.ended = ended;
+  example.document = scenario.document;
+  const char* verdict = ended == Outcome::Kind::complete             ? "mismatch"
+                        : ended == Outcome::Kind::race               ? "race"
+                        : ended == Outcome::Kind::invalid_collective ? "invalid_collective"
+                                                                     : "deadlock";
+  example.document.set("expect", Json::object({{"verdict", {}, Json::string(verdict)}}));
+  if (is_stuck(ended)) return example;
   for (const BufferResult& buffer : result.buffers) {
     const auto wrong =
         std::find_if(buffer.pieces.begin(), buffer.pieces.end(), [](const PieceResult& piece) { return !piece.right; });
@@ -63,8 +75,6 @@ std::optional<Proof::Counterexample> replay(const Layouts& layouts, const Sizes&
   }
   return example;
 }
-
-}  // namespace
 
 void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const std::vector<Axis>& axes,
                   bool micro_batches, const std::function<bool(const Sizes&)>& visit) {
@@ -155,8 +165,10 @@ std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, cons
   std::optional<Proof::Counterexample> example;
   int looked_at = 0;
   each_suspect(reasons, layouts.base(), layouts.axes(), layouts.micro_batches(), [&](const Sizes& sizes) {
-    if (!layouts.read(sizes)) return true;
-    example = replay(layouts, sizes);
+    const std::shared_ptr<const Scenario> there = layouts.read(sizes);
+    if (!there) return true;
+    example = replay(*there, sizes);
+    if (example && is_stuck(example->ended)) example.reset();  // no reason is about that
     return !example && ++looked_at < 40;
   });
   return example;

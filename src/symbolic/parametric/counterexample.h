@@ -14,6 +14,10 @@ namespace lockstep::parametric {
 void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const std::vector<Axis>& axes,
                   bool micro_batches, const std::function<bool(const Sizes&)>& visit);
 
+/// What the symbolic engine, which replays every rank, finds wrong with a scenario at its sizes; nothing where it is
+/// right.
+std::optional<Proof::Counterexample> replay(const Scenario& scenario, const Sizes& sizes);
+
 /// The layout with the fewest ranks, and of these the fewest micro-batches, at which one of the reasons applies and the
 /// symbolic engine, which replays every rank, finds the scenario wrong. Nothing where none of the first 40 layouts at
 /// which a reason applies is wrong: what is wrong may depend on how elements are cut.

@@ -51,7 +51,7 @@ std::string why_refused(const OpenSizes& open, const Sizes& sizes) {
 
 /// The text without its numbers: such conditions differ in what they compare with.
 std::string without_values(const Expression::Node& condition) {
-  std::string text = expression::print(condition);
+  std::string text = expression::shown(condition);
   std::erase_if(text, [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
   return text;
 }
@@ -102,7 +102,8 @@ class CaseSearch {
     if (cut_where_coordinates_meet(sizes, allowed, why_not)) return;
     if (!why_not.empty()) return keep_with_limit(std::move(one), why_not);
     enter_(one, layouts);
-    if (one.depends_on && cut(sizes, *one.depends_on)) return;
+    const auto cuts = [&](const auto& condition) { return cut(sizes, *condition); };
+    if (std::any_of(one.depends_on.begin(), one.depends_on.end(), cuts)) return;
     cases_.push_back(std::move(one));
   }
 
@@ -148,8 +149,7 @@ class CaseSearch {
   /// Of sizes that rules refuse in part those that are left may be allowed.
   bool cut_by_rule(const CaseSizes& sizes) {
     for (const Layouts* layouts : open_.of) {
-      const std::map<std::string, RefusingRule> rules = layouts->refusing();
-      for (const auto& [text, rule] : rules) {
+      for (const RefusingRule& rule : layouts->refusing()) {
         if (cut(sizes, rule.condition.tree())) return true;
       }
     }
@@ -351,19 +351,19 @@ void for_each_case(const OpenSizes& open, std::vector<Case>& cases,
   for (;;) {
     for (const Span& count : counts) {
       CaseSizes sizes;
-      std::string unseen;
+      std::string limit;
       for (std::size_t i = 0; i < ranges.size(); ++i) {
         const CaseRange& range = ranges[i][at[i]];
         sizes = with_span(std::move(sizes), open.axes[i], range.span);
-        if (!range.unseen.empty()) unseen = range.unseen;
+        if (!range.limit.empty()) limit = range.limit;
       }
       if (open.micro_batches) sizes = with_span(std::move(sizes), std::nullopt, count);
       --waiting;
-      if (unseen.empty()) {
+      if (limit.empty()) {
         search.run(sizes, waiting);
       } else {
         static_cast<CaseSizes&>(cases.emplace_back()) = sizes;
-        cases.back().limit = Proof::Limit{parametric::describe(sizes), "", unseen};
+        cases.back().limit = Proof::Limit{parametric::describe(sizes), "", limit};
       }
     }
     std::size_t digit = 0;

@@ -12,15 +12,6 @@ namespace lockstep::parametric {
 
 namespace {
 
-Expression::Node comparison_of(const char* sign, std::shared_ptr<const Expression::Node> left,
-                               std::shared_ptr<const Expression::Node> right) {
-  Expression::Node node;
-  node.kind = Expression::Node::Kind::binary;
-  node.text = sign;
-  node.children = {std::move(left), std::move(right)};
-  return node;
-}
-
 bool has_tokens(const Polynomials& polynomials, int polynomial) {
   const auto& terms = polynomials.terms(polynomial);
   return std::any_of(terms.begin(), terms.end(), [&](const auto& term) {
@@ -33,22 +24,24 @@ bool has_tokens(const Polynomials& polynomials, int polynomial) {
 }  // namespace
 
 int Evaluator::number(const Expression& expression, const EvaluationContext& context) {
+  known_.forget();
   return number(expression.tree(), context);
 }
 
 int Evaluator::condition(const Expression& expression, const EvaluationContext& context) {
+  known_.forget();
   return condition(expression.tree(), context);
 }
 
 int Evaluator::number(const Node& node, const EvaluationContext& context) {
   const Value value = evaluate(node, context);
-  if (value.truth) throw OutOfReach(context.step, "\"" + expression::print(node) + "\" is no number");
+  if (value.truth) throw OutOfReach(context.step, "\"" + expression::shown(node) + "\" is no number");
   return value.value;
 }
 
 int Evaluator::condition(const Node& node, const EvaluationContext& context) {
   const Value value = evaluate(node, context);
-  if (!value.truth) throw OutOfReach(context.step, "\"" + expression::print(node) + "\" is no condition");
+  if (!value.truth) throw OutOfReach(context.step, "\"" + expression::shown(node) + "\" is no condition");
   return value.value;
 }
 
@@ -90,11 +83,11 @@ std::optional<SizeRange> Evaluator::range_of(const std::string& name, const Eval
   }
 }
 
-std::optional<bool> Evaluator::truth(const Node& condition, const EvaluationContext& context) {
-  return truth_in_ranges(condition, [&](const std::string& name) { return range_of(name, context); });
+Evaluator::Value Evaluator::evaluate(const Node& node, const EvaluationContext& context) {
+  return known_(node, [&] { return evaluate_anew(node, context); });
 }
 
-Evaluator::Value Evaluator::evaluate(const Node& node, const EvaluationContext& context) {
+Evaluator::Value Evaluator::evaluate_anew(const Node& node, const EvaluationContext& context) {
   using Kind = Node::Kind;
   Polynomials& polynomials = world_.polynomials();
   switch (node.kind) {
@@ -107,7 +100,7 @@ Evaluator::Value Evaluator::evaluate(const Node& node, const EvaluationContext& 
     case Kind::rank_axis:
       // A value in the coordinate is zero at some coordinates and not at others: which there are depends on the size.
       if (world_.open().for_every_size && world_.schedule().mesh.size(node.axis) > 1)
-        throw OutOfReach(context.step, "it calculates with \"" + expression::print(node) +
+        throw OutOfReach(context.step, "it calculates with \"" + expression::shown(node) +
                                            "\", and only comparing it with a number, first or last is followed");
       return {false, world_.coordinate(node.axis)};
     case Kind::micro_batch:
@@ -136,7 +129,7 @@ Evaluator::Value Evaluator::evaluate(const Node& node, const EvaluationContext& 
     case Kind::end:
       break;
   }
-  throw OutOfReach(context.step, "it evaluates \"" + expression::print(node) + "\"");
+  throw OutOfReach(context.step, "it evaluates \"" + expression::shown(node) + "\"");
 }
 
 Evaluator::Value Evaluator::named(const Node& node, const EvaluationContext& context) {
@@ -177,15 +170,16 @@ Evaluator::Value Evaluator::binary(const Node& node, const EvaluationContext& co
     const bool comparison = op != "and" && op != "or";
     try {
       return comparison ? compared(node, context) : logical(node, context);
-    } catch (const DependsOnSizes&) {
+    } catch (const DependsOnSizes& limit) {
       // Each side for itself may depend on what both together do not.
       if (const auto holds = truth(node, context)) return {true, *holds ? 1 : 0};
-      throw;
+      if (!comparison) throw;
+      throw DependsOnSizes(limit.step, limit.what(), conditions_with(node, limit.conditions, context));
     } catch (const OutOfReach& limit) {
       // What is no polynomial, as floor(dp / 8), may still be above a number.
       if (const auto holds = truth(node, context)) return {true, *holds ? 1 : 0};
       if (!comparison) throw;
-      throw DependsOnSizes(limit.step, limit.what(), node);
+      throw DependsOnSizes(limit.step, limit.what(), conditions_with(node, {}, context));
     }
   }
   const int a = number(left, context), b = number(right, context);
@@ -193,8 +187,8 @@ Evaluator::Value Evaluator::binary(const Node& node, const EvaluationContext& co
   if (op == "-") return {false, polynomials.subtract(a, b)};
   if (op == "*") return {false, polynomials.multiply(a, b)};
   if (b != 0 && signs(b, context).zero)
-    throw OutOfReach(context.step, "\"" + expression::print(right) + "\" may be 0, and it divides by it");
-  if (b == 0) throw OutOfReach(context.step, "\"" + expression::print(right) + "\" is 0, and it divides by it");
+    throw OutOfReach(context.step, "\"" + expression::shown(right) + "\" may be 0, and it divides by it");
+  if (b == 0) throw OutOfReach(context.step, "\"" + expression::shown(right) + "\" is 0, and it divides by it");
   const std::optional<int> inverse = polynomials.inverse(b);
   if (!inverse) throw OutOfReach(context.step, "it divides by the sum " + polynomials.to_string(b));
   return {false, polynomials.multiply(a, *inverse)};
@@ -244,10 +238,10 @@ bool Evaluator::compare(const std::string& op, int difference, const EvaluationC
   const auto decided = [&](bool holds, bool fails) {
     if (holds && fails) {
       throw DependsOnSizes(context.step,
-                           "whether \"" + expression::print(node) + "\" holds depends on " +
+                           "whether \"" + expression::shown(node) + "\" holds depends on " +
                                (has_tokens(world_.polynomials(), difference) ? "numbers of tokens" : "sizes") +
                                " that are open",
-                           node);
+                           conditions_with(node, {}, context));
     }
     return holds;
   };
@@ -265,8 +259,8 @@ void Evaluator::require_not_last(const Node& rank, const Node& other, int coordi
                                  const EvaluationContext& context) const {
   for (const Level& level : world_.levels()) {
     if (!level.open || !level.is_of(rank.axis) || coordinate <= 0 || coordinate <= level.least - 2) continue;
-    throw OutOfReach(context.step, "\"" + expression::print(rank) + "\" is compared with \"" +
-                                       expression::print(other) + "\", which is " + std::to_string(coordinate) +
+    throw OutOfReach(context.step, "\"" + expression::shown(rank) + "\" is compared with \"" +
+                                       expression::shown(other) + "\", which is " + std::to_string(coordinate) +
                                        ", and whether that is the last coordinate depends on the size of " +
                                        std::string(lockstep::name_of(level.axis)));
   }
@@ -283,7 +277,7 @@ int Evaluator::compare_rank(const Node& rank, const Node& other, std::string op,
     if (coordinate >= size) return 1;
     if (coordinate > 4)
       throw OutOfReach(context.step,
-                       "\"" + expression::print(rank) + "\" is compared with " + std::to_string(coordinate));
+                       "\"" + expression::shown(rank) + "\" is compared with " + std::to_string(coordinate));
     int any = 0;
     for (int i = 0; i < coordinate; ++i) any = diagrams_.either(any, is(i));
     return any;
@@ -294,19 +288,19 @@ int Evaluator::compare_rank(const Node& rank, const Node& other, std::string op,
   } else {
     const std::optional<Rational> value = world_.polynomials().as_constant(number(other, context));
     if (!value)
-      throw OutOfReach(context.step, "\"" + expression::print(rank) + "\" is compared with a size that is open");
+      throw OutOfReach(context.step, "\"" + expression::shown(rank) + "\" is compared with a size that is open");
     if (!value->is_integer()) {
       if (op == "==" || op == "!=") return op == "==" ? 0 : 1;
       op = op == "<" || op == "<=" ? "<=" : ">";  // with the whole number below
     }
     const std::optional<std::int64_t> whole = value->floor().to_int64();
     if (!whole || *whole > 1 << 20 || *whole < -(1 << 20))
-      throw OutOfReach(context.step, "\"" + expression::print(rank) + "\" is compared with " + value->to_string());
+      throw OutOfReach(context.step, "\"" + expression::shown(rank) + "\" is compared with " + value->to_string());
     coordinate = static_cast<int>(*whole);
     const bool open = std::any_of(world_.levels().begin(), world_.levels().end(),
                                   [&](const Level& level) { return level.open && level.is_of(axis); });
     if (open && coordinate >= size)
-      throw OutOfReach(context.step, "\"" + expression::print(rank) + "\" is compared with " + value->to_string());
+      throw OutOfReach(context.step, "\"" + expression::shown(rank) + "\" is compared with " + value->to_string());
     require_not_last(rank, other, coordinate, context);
   }
   const bool exists = coordinate >= 0 && coordinate < size;
@@ -350,29 +344,33 @@ int Evaluator::call(const Node& node, const EvaluationContext& context) {
       const Signs difference = signs(polynomials.subtract(arguments[i], arguments[best]), context);
       if (difference.positive && difference.negative) {
         throw DependsOnSizes(context.step,
-                             "which of \"" + expression::print(node) + "\" is taken depends on what is open",
-                             comparison_of("<=", node.children[i], node.children[best]));
+                             "which of \"" + expression::shown(node) + "\" is taken depends on what is open",
+                             *expression::binary_node("<=", node.children[i], node.children[best]));
       }
       if (node.text == "max" ? difference.positive : difference.negative) best = i;
     }
     return arguments[best];
   }
-  const auto whole = number_in_ranges(node, [&](const std::string& name) { return range_of(name, context); });
+  if (node.text == "lcm") {
+    if (const auto largest = multiple_of_all(arguments, context)) return *largest;
+  }
+  const auto simpler = simpler_than(node, context);
+  const auto own = simpler ? simpler : std::make_shared<const Node>(node);
+  const auto whole = number_in_ranges(*own, [&](const std::string& name) { return range_of(name, context); });
   if (whole && whole->is_one()) return polynomials.constant(*whole->low);
-  const auto own = std::make_shared<const Node>(node);
   throw DependsOnSizes(context.step, "it takes " + node.text + "() of something that is open",
-                       comparison_of("==", own, own));
+                       *expression::binary_node("==", own, own));
 }
 
-void require_decided(const std::set<std::string>& conditions, World& world) {
+void require_decided(const Expressions& conditions, World& world) {
   Diagrams diagrams(world.polynomials(), world.levels());
-  for (const std::string& text : conditions) {
-    const Expression condition = Expression::parse(text);
+  for (const Expression& condition : conditions) {
     try {
       Evaluator(world, diagrams).condition(condition, EvaluationContext{});
     } catch (const NeedsConstant&) {
       // What it is about is no size alone, and whoever wrote the steps took one answer for all ranks.
-      throw OutOfReach("", "a condition of its framework, \"" + text + "\", tells ranks apart by their coordinate");
+      throw OutOfReach("", "a condition of its framework, \"" + expression::shown(condition.tree()) +
+                               "\", tells ranks apart by their coordinate");
     } catch (const OutOfReach&) {
       // 'WHAT' != '' and SIZE == NUMBER: what was read holds for this size.
       const Expression::Node& tree = condition.tree();
@@ -381,7 +379,7 @@ void require_decided(const std::set<std::string>& conditions, World& world) {
           mark == nullptr || mark->children.empty() ? nullptr : std::get_if<std::string>(&mark->children[0]->value);
       if (tree.text != "and" || mark->text != "!=" || what == nullptr) throw;
       const std::string why =
-          *what + " depends on \"" + expression::print(*tree.children[1]->children[0]) + "\", a size that is open";
+          *what + " depends on \"" + expression::shown(*tree.children[1]->children[0]) + "\", a size that is open";
       // Sizes without end are not looked at one by one.
       const auto range = Evaluator(world, diagrams).range_of(tree.children[1]->children[0]->text, EvaluationContext{});
       if (range && range->high) throw DependsOnSizes("", why, *tree.children[1]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/expression.h"
+#include "src/expression/node.h"
 #include "src/symbolic/parametric/size_ranges.h"
 #include "src/symbolic/parametric/world.h"
 
@@ -73,6 +75,7 @@ class Evaluator {
     int value = 0;  ///< polynomial, or diagram of a condition
   };
   Value evaluate(const Node& node, const EvaluationContext& context);
+  Value evaluate_anew(const Node& node, const EvaluationContext& context);
   int number(const Node& node, const EvaluationContext& context);
   int condition(const Node& node, const EvaluationContext& context);
   Value named(const Node& node, const EvaluationContext& context);
@@ -84,13 +87,25 @@ class Evaluator {
   bool compare(const std::string& op, int difference, const EvaluationContext& context, const Node& node);
   int call(const Node& node, const EvaluationContext& context);
   int end(const Node& node, const Node& other, const EvaluationContext& context);
+  /// The argument of which all the others are divisors, at every size that is open.
+  std::optional<int> multiple_of_all(const std::vector<int>& arguments, const EvaluationContext& context);
+  /// The same with quotients and products worked out ("tp * pp" for "world / dp"); null where that speaks of no fewer
+  /// sizes and has no fewer calls.
+  std::shared_ptr<const Node> simpler_than(const Node& node, const EvaluationContext& context);
+  std::shared_ptr<const Node> worked_out(const std::shared_ptr<const Node>& node, const EvaluationContext& context);
+  void count_spoken_of(const Node& node, const EvaluationContext& context, std::set<std::string>& names, int& calls);
+  /// What tells the sizes apart at which a comparison holds, where its sides depend on `of_sides`.
+  DependsOnSizes::Conditions conditions_with(const Node& comparison, DependsOnSizes::Conditions of_sides,
+                                             const EvaluationContext& context);
 
   World& world_;
   Diagrams& diagrams_;
+  expression::OncePerNode<Value> known_;  // of the expression that is evaluated
+  bool simplifying_ = false;              ///< what fails meanwhile is not worked out again
 };
 
 /// Throws OutOfReach where one of these conditions on sizes comes out one way at some of the sizes that are open, and
 /// the other way at others.
-void require_decided(const std::set<std::string>& conditions, World& world);
+void require_decided(const Expressions& conditions, World& world);
 
 }  // namespace lockstep::parametric

@@ -81,7 +81,7 @@ void take_as_far_as_can_be(Case& one, const std::function<void()>& enter) {
   } catch (const DependsOnSizes& limit) {
     one.representatives.clear();
     one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};
-    one.depends_on = limit.condition;
+    one.depends_on = limit.conditions;
   } catch (const OutOfReach& limit) {
     one.representatives.clear();
     one.limit = Proof::Limit{parametric::describe(one), limit.step, limit.what()};

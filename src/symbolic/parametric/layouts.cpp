@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scenario at other sizes than its own: its document is written anew for each and read again, so that a framework
-// expands, and a model cuts its parameters, as it would there.
+// A scenario at other sizes than its own: it is read at each, so that a framework expands, and a model cuts its
+// parameters, as it would there.
 #include "src/symbolic/parametric/layouts.h"
 
 #include <fmt/format.h>
@@ -25,21 +25,16 @@ constexpr int larger[] = {12, 16};
 constexpr std::size_t enough = 6;
 
 /// Whole numbers in an expression, but for those that no size is compared with.
-void add_numbers(const Expression::Node& node, std::set<int>& numbers) {
+std::set<int> numbers_in(const Expression& expression) {
   constexpr int most = 1 << 20;
-  if (const auto* number = std::get_if<Rational>(&node.value); node.kind == Expression::Node::Kind::value && number) {
-    const std::optional<std::int64_t> whole = number->to_int64();
+  std::set<int> numbers;
+  expression::any_node(expression.tree(), [&](const Expression::Node& node) {
+    const auto* number = node.kind == Expression::Node::Kind::value ? std::get_if<Rational>(&node.value) : nullptr;
+    const std::optional<std::int64_t> whole = number != nullptr ? number->to_int64() : std::nullopt;
     if (whole && *whole > 0 && *whole < most) numbers.insert(static_cast<int>(*whole));
-  }
-  for (const auto& child : node.children) add_numbers(*child, numbers);
-}
-
-RefusingRule refusing_rule(const std::string& text, const std::string& why) {
-  const Expression condition = Expression::parse(text);
-  RefusingRule result{condition, why, {}, {}};
-  result.names = condition.names();
-  add_numbers(condition.tree(), result.numbers);
-  return result;
+    return false;
+  });
+  return numbers;
 }
 
 }  // namespace
@@ -158,29 +153,23 @@ std::string Layouts::why_refused_alone(Axis axis, int size) const {
 }
 
 std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::KnownModels* known) const {
-  Json resized = document_;
-  Json layout = resized.find("layout") != nullptr ? *resized.find("layout") : Json::object();
-  for (const auto& [axis, size] : sizes.axes) {
-    // A framework may have another default than 1.
+  Sizes given = sizes;
+  const Json* layout = document_.find("layout");
+  // What the file does not name is 1 by itself, unless its framework says otherwise, as it does of the file's own
+  // sizes.
+  std::erase_if(given.axes, [&](const auto& entry) {
+    const auto& [axis, size] = entry;
     const auto own = own_.axes.find(axis);
-    if (size != 1 || layout.find(name_of(axis)) != nullptr || (own != own_.axes.end() && own->second != 1))
-      layout.set(name_of(axis), Json::number(std::to_string(size)));
-  }
-  if (sizes.axes.count(Axis::dp_shard) != 0) layout.remove("dp");
-  if (sizes.axes.count(Axis::edp) != 0) {
-    for (const char* derived : {"edp", "dp_shard", "dp_replicate"}) layout.remove(derived);
-    layout.set("dp", Json::number(std::to_string(sizes.axes.at(Axis::ep) * sizes.axes.at(Axis::edp))));
-    if (is_written(Axis::etp)) layout.set("etp", Json::number(std::to_string(sizes.axes.at(Axis::tp))));
-  }
-  resized.set("layout", layout);
-  if (sizes.micro_batches) {
-    Json batch = resized.find("batch") != nullptr ? *resized.find("batch") : Json::object();
-    batch.set("micro_batches", Json::number(std::to_string(*sizes.micro_batches)));
-    resized.set("batch", batch);
-  }
+    const auto names = [&](Axis of) { return layout != nullptr && layout->find(name_of(of)) != nullptr; };
+    // dp_shard takes the place of a dp that the file names, which may be "any".
+    const bool is_named = names(axis) || (axis == Axis::dp_shard && names(Axis::dp));
+    return size == 1 && axis != Axis::edp && !is_named && (own == own_.axes.end() || own->second == 1);
+  });
+  if (sizes.axes.contains(Axis::edp) && options_.also_open.contains(Axis::etp))
+    given.axes[Axis::etp] = sizes.axes.at(Axis::tp);
   try {
     auto scenario = std::make_shared<Scenario>(
-        options_.read ? options_.read(resized) : scenario::read_scenario_of_open_sizes(resized, file_, known));
+        options_.read ? options_.read(given) : scenario::read_scenario_of_open_sizes(document_, file_, {given}, known));
     add_rules(scenario->rules, other_rules_);
     if (sizes.axes.count(Axis::edp) == 0 || scenario->layout.etp == scenario->layout.tp) return scenario;
     refusals_[sizes] = fmt::format(
@@ -197,10 +186,26 @@ std::shared_ptr<Scenario> Layouts::read_anew(const Sizes& sizes, scenario::Known
   return nullptr;
 }
 
-void Layouts::add_rules(const std::map<std::string, std::string>& rules, std::map<std::string, RefusingRule>& known) {
+void Layouts::add_rules(const TextsOfExpressions& rules, RefusingRules& known) {
   for (const auto& [rule, why] : rules) {
-    if (!known.contains(rule)) known.emplace(rule, refusing_rule(rule, why));
+    if (known.contains(rule)) continue;
+    known.emplace(rule, RefusingRule{rule, expression::shown(rule.tree()), why, rule.names(), numbers_in(rule)});
   }
+}
+
+std::vector<RefusingRule> Layouts::by_text(const RefusingRules& rules) {
+  std::vector<RefusingRule> result;
+  result.reserve(rules.size());
+  for (const auto& [condition, rule] : rules) result.push_back(rule);
+  std::stable_sort(result.begin(), result.end(),
+                   [](const RefusingRule& a, const RefusingRule& b) { return a.text < b.text; });
+  return result;
+}
+
+std::vector<RefusingRule> Layouts::all_rules() const {
+  RefusingRules all = rules_;
+  all.insert(other_rules_.begin(), other_rules_.end());
+  return by_text(all);
 }
 
 /// The file's own sizes are large where the scenario is; 1 or 2 tells as much.
@@ -418,7 +423,7 @@ void Layouts::add_rule_of_expert_mesh() {
     ranks += fmt::format("{}{}", ranks.empty() ? "" : " * ", name_of(axis));
   }
   if (ranks.empty()) return;
-  add_rules({{fmt::format("floor({0} / {1}) != {0} / {1}", ranks, given),
+  add_rules({{Expression::parse(fmt::format("floor({0} / {1}) != {0} / {1}", ranks, given)),
               fmt::format("the expert mesh needs etp * ep = {} * {} to divide the ranks of a stage", file_layout_.etp,
                           file_layout_.ep)}},
             rules_);

@@ -19,10 +19,12 @@ namespace lockstep::parametric {
 /// A condition on sizes by which a framework or a model file refuses (Scenario::rules).
 struct RefusingRule {
   Expression condition;
+  std::string text;  ///< of the condition; a long one ends in "…"
   std::string why;
   std::set<std::string> names;
   std::set<int> numbers;  ///< whole and positive
 };
+using RefusingRules = std::map<Expression, RefusingRule, ExpressionOrder>;
 
 /// A scenario at other sizes than its own: which of them a proof leaves open, which the scenario allows, and the
 /// scenario read at each.
@@ -44,8 +46,8 @@ class Layouts {
   const std::vector<Proof::Refused>& refused() const { return refused_; }
   const std::vector<Proof::Refused>& refused_beside() const { return refused_beside_; }  ///< Proof::refused_beside
   const std::vector<Proof::RefusedTogether>& refused_together() const { return refused_together_; }
-  /// Proof::rules.
-  std::vector<Proof::Rule> unlisted_rules() const;
+  /// Proof::rules. `unwritten`: those whose conditions are too long as texts are added there.
+  std::vector<Proof::Rule> unlisted_rules(std::vector<Proof::Limit>& unwritten) const;
   /// Sizes of an open axis that were tried while the others are those of base(), and not refused; ascending.
   const std::vector<int>& allowed(Axis axis) const { return allowed_.at(axis); }
 
@@ -71,8 +73,8 @@ class Layouts {
   /// seen.
   std::optional<bool> truth(const Expression::Node& condition, const std::map<Axis, SizeRange>& sizes,
                             const std::optional<SizeRange>& micro_batches) const;
-  /// Conditions under which the scenario refused sizes that were read, by their text.
-  const std::map<std::string, RefusingRule>& refusing() const { return rules_; }
+  /// Conditions under which the scenario refused sizes that were read, in the order of their texts.
+  std::vector<RefusingRule> refusing() const { return by_text(rules_); }
   /// Axes that would be open, but are not: other sizes than that of base() are neither read nor known to be refused.
   const std::vector<Proof::Limit>& limits() const { return limits_; }
   /// Axes that stay as they are: other sizes are out of reach, or refused beside some sizes of the others. The file
@@ -124,7 +126,9 @@ class Layouts {
   bool is_allowed_beside(const Sizes& one, const Sizes& other) const;
   bool holds_at(const RefusingRule& rule, const Sizes& sizes) const;
   std::set<std::string> open_sizes_of(const RefusingRule& rule) const;
-  static void add_rules(const std::map<std::string, std::string>& rules, std::map<std::string, RefusingRule>& known);
+  static void add_rules(const TextsOfExpressions& rules, RefusingRules& known);
+  static std::vector<RefusingRule> by_text(const RefusingRules& rules);
+  std::vector<RefusingRule> all_rules() const;
   void close(Axis axis, const Proof::Refused& refused);
   bool is_refused_at(Axis axis, int size) const;
   std::string why_refused_alone(Axis axis, int size) const;
@@ -171,9 +175,9 @@ class Layouts {
   mutable std::map<Sizes, std::string> refusals_;
   mutable std::set<Sizes> out_of_reach_;  ///< of refusals_, those that the scenario itself allows
   /// Of rules that did not refuse yet: they say where to look.
-  mutable std::map<std::string, RefusingRule> other_rules_;
-  /// By their text: conditions under which the scenario refuses.
-  mutable std::map<std::string, RefusingRule> rules_;
+  mutable RefusingRules other_rules_;
+  /// Conditions under which the scenario refuses.
+  mutable RefusingRules rules_;
   mutable std::map<Axis, std::set<int>> refused_with_any_count_;
 };
 

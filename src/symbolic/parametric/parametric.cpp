@@ -70,7 +70,7 @@ std::optional<Rational> ratio_of(const std::vector<Term>& got, const std::vector
 struct ParametricEngine::State {
   explicit State(const Schedule& its_schedule) : schedule(its_schedule) {}
 
-  struct One {  ///< a class, and what it takes to ask about it
+  struct FollowedClass {  ///< a class, and what it takes to ask about it
     ClassResult result;
     std::unique_ptr<Evaluation> evaluation;
     std::unique_ptr<Stretches> stretches;
@@ -78,22 +78,22 @@ struct ParametricEngine::State {
   };
 
   void run();
-  One& class_of(int logical);
+  FollowedClass& class_of(int logical);
   int form(std::vector<Term> terms);
-  std::vector<int> wrong_of(One& one);
-  void sample(One& one, ParametricSample& sample);
-  std::int64_t counted_like(One& one, const Sample& sample, int logical);
-  void add(One& one, const Sample& sample, int logical, ParametricSample& all);
+  std::vector<int> wrong_of(FollowedClass& one);
+  void sample(FollowedClass& one, ParametricSample& sample);
+  std::int64_t counted_like(FollowedClass& one, const Sample& sample, int logical);
+  void add(FollowedClass& one, const Sample& sample, int logical, ParametricSample& all);
   const BufferResult& buffer(int rank, int buffer, int optimizer_step);
   BufferResult looked_at(int rank, int buffer, int optimizer_step);
-  int expected(One& one, int optimizer_step, int logical, int piece,
+  int expected(FollowedClass& one, int optimizer_step, int logical, int piece,
                const std::vector<parametric::Coordinates>& owners);
 
   const Schedule& schedule;
   ParametricResult result;
   std::unique_ptr<World> world;
   std::unique_ptr<StepSelections> selections;
-  std::vector<One> classes;
+  std::vector<FollowedClass> classes;
   std::map<int, std::size_t> class_of_logical;
   std::vector<std::vector<Term>> forms;
   std::unordered_map<std::size_t, std::vector<int>> forms_by_hash;
@@ -109,13 +109,13 @@ void ParametricEngine::State::run() {
   result.classes = static_cast<int>(selections->classes().size());
   for (const Class& members : selections->classes()) {
     for (const int logical : members.logicals) class_of_logical.emplace(logical, classes.size());
-    One& one = classes.emplace_back();
+    FollowedClass& one = classes.emplace_back();
     one.result = run_class(*world, *selections, members, false);
     result.operations += one.result.steps;
     result.nodes += one.result.diagrams->nodes();
   }
   Verdicts verdicts(schedule.batch.steps());
-  for (One& one : classes) {
+  for (FollowedClass& one : classes) {
     const Class& members = *one.result.members;
     one.evaluation = std::make_unique<Evaluation>(*world, *world, one.result, members);
     one.stretches = std::make_unique<Stretches>(*world, *world, one.result);
@@ -125,7 +125,7 @@ void ParametricEngine::State::run() {
   verdicts.write(result);
 }
 
-ParametricEngine::State::One& ParametricEngine::State::class_of(int logical) {
+ParametricEngine::State::FollowedClass& ParametricEngine::State::class_of(int logical) {
   const auto found = class_of_logical.find(logical);
   if (found == class_of_logical.end()) throw OutOfReach("", "the parameter is frozen");
   return classes[found->second];
@@ -154,7 +154,7 @@ const BufferResult& ParametricEngine::State::buffer(int rank, int buffer, int op
   return buffers.emplace(key, looked_at(rank, buffer, optimizer_step)).first->second;
 }
 
-int ParametricEngine::State::expected(One& one, int optimizer_step, int logical, int piece,
+int ParametricEngine::State::expected(FollowedClass& one, int optimizer_step, int logical, int piece,
                                       const std::vector<parametric::Coordinates>& owners) {
   std::tuple key(optimizer_step, logical, piece, owners);
   const auto known = references.find(key);
@@ -165,7 +165,7 @@ int ParametricEngine::State::expected(One& one, int optimizer_step, int logical,
 
 BufferResult ParametricEngine::State::looked_at(int rank, int buffer, int optimizer_step) {
   const LocalBuffer& local = schedule.model.local(rank).buffers[at(buffer)];
-  One& one = class_of(local.logical);
+  FollowedClass& one = class_of(local.logical);
   if (static_cast<std::size_t>(optimizer_step) >= one.result.handed.size())
     throw OutOfReach("", "the optimizer step is not reached");
   BufferResult found;
@@ -198,7 +198,7 @@ BufferResult ParametricEngine::State::looked_at(int rank, int buffer, int optimi
 }
 
 /// The parameters of a class in which something of it is wrong.
-std::vector<int> ParametricEngine::State::wrong_of(One& one) {
+std::vector<int> ParametricEngine::State::wrong_of(FollowedClass& one) {
   std::vector<int> wrong;
   for (const int logical : one.result.members->logicals) {
     for (const Cell& cell : one.result.cells) {
@@ -212,7 +212,7 @@ std::vector<int> ParametricEngine::State::wrong_of(One& one) {
 }
 
 /// How many elements of a parameter without shards the rank counts as it counts those of the sample.
-std::int64_t ParametricEngine::State::counted_like(One& one, const Sample& sample, int logical) {
+std::int64_t ParametricEngine::State::counted_like(FollowedClass& one, const Sample& sample, int logical) {
   const std::vector<int> coordinates = world->coordinates(sample.rank);
   std::map<std::vector<parametric::Coordinates>, bool> known;
   std::int64_t elements = 0;
@@ -225,7 +225,7 @@ std::int64_t ParametricEngine::State::counted_like(One& one, const Sample& sampl
   return elements;
 }
 
-void ParametricEngine::State::add(One& one, const Sample& sample, int logical, ParametricSample& all) {
+void ParametricEngine::State::add(FollowedClass& one, const Sample& sample, int logical, ParametricSample& all) {
   const Model& model = schedule.model;
   const auto parameter = [&] {
     return sample.buffer >= 0 ? model.local(sample.rank).buffers[at(sample.buffer)].parameters.front()
@@ -266,12 +266,12 @@ void ParametricEngine::State::add(One& one, const Sample& sample, int logical, P
   }
 }
 
-void ParametricEngine::State::sample(One& one, ParametricSample& all) {
+void ParametricEngine::State::sample(FollowedClass& one, ParametricSample& all) {
   const Model& model = schedule.model;
   std::optional<int> shown;
   for (const int logical : wrong_of(one)) {
     const std::vector<int> names = model.trained(logical);
-    // One of several names has other names on other ranks.
+    // FollowedClass of several names has other names on other ranks.
     if (shown && names.size() == 1 && world->even(logical)) {
       all.like.emplace(names.front(), model.trained(*shown).front());
       continue;
@@ -318,7 +318,7 @@ ParametricSample ParametricEngine::sample() {
   sample.found.match = state_->result.verdict == ParametricResult::Verdict::match;
   if (state_->result.verdict != ParametricResult::Verdict::mismatch) return sample;
   const Budget budget(Budget::run);
-  for (State::One& one : state_->classes) state_->sample(one, sample);
+  for (State::FollowedClass& one : state_->classes) state_->sample(one, sample);
   const auto order = [](const auto& a, const auto& b) {
     return std::pair(a.rank, a.buffer) < std::pair(b.rank, b.buffer);
   };
@@ -347,7 +347,7 @@ ParametricRanks ParametricEngine::ranks() {
     const ParametricResult& result = state_->result;
     if (result.verdict != ParametricResult::Verdict::match && result.verdict != ParametricResult::Verdict::mismatch)
       throw OutOfReach(result.undecided_step, "the optimizer step is not reached");
-    for (State::One& one : state_->classes) {
+    for (State::FollowedClass& one : state_->classes) {
       if (static_cast<std::size_t>(result.step) >= one.result.handed.size())
         throw OutOfReach("", "the optimizer step is not reached");
       RankTotals totals(*state_->world, one.result, *one.evaluation, *one.stretches, *one.values, result.step);
@@ -363,7 +363,7 @@ std::vector<Term> ParametricEngine::terms(int form, int, int) const { return sta
 
 int ParametricEngine::reference(int logical, int piece, int optimizer_step) {
   try {
-    State::One& one = state_->class_of(logical);
+    State::FollowedClass& one = state_->class_of(logical);
     const std::vector<Stretch>& stretches = one.stretches->kinds(logical, state_->world->even(logical) ? 0 : piece);
     if (stretches.empty()) return state_->form({});
     return state_->expected(one, optimizer_step, logical, piece, stretches.front().owners);

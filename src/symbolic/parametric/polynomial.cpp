@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/symbolic/parametric/polynomial.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "src/base/budget.h"
 
@@ -13,6 +16,9 @@ std::uint64_t pair_key(int a, int b) {
   return static_cast<std::uint64_t>(std::min(a, b)) << 32 | static_cast<std::uint64_t>(std::max(a, b));
 }
 
+/// A square of a square and so on has a power that no number holds, and no factor of a gradient has one of a thousand.
+constexpr int most_power = 4096;
+
 Polynomials::Monomial product(const Polynomials::Monomial& a, const Polynomials::Monomial& b) {
   Polynomials::Monomial result;
   std::size_t i = 0, j = 0;
@@ -23,11 +29,23 @@ Polynomials::Monomial product(const Polynomials::Monomial& a, const Polynomials:
       result.push_back(b[j++]);
     } else {
       const int exponent = a[i].second + b[j].second;
+      if (std::abs(exponent) > most_power) throw OverBudget(fmt::format("it would take powers above {}", most_power));
       if (exponent != 0) result.emplace_back(a[i].first, exponent);
       ++i, ++j;
     }
   }
   return result;
+}
+
+/// What stands with each power of x in (least + x) to the power of `exponent`.
+std::vector<Rational> shifted_power(int least, int exponent) {
+  std::vector<Rational> factors(at(exponent + 1));
+  factors.back() = Rational(1);
+  for (int i = exponent; i > 0; --i) {
+    factors[at(i - 1)] = factors[at(i)] * Rational(least) * Rational(i) / Rational(exponent - i + 1);
+    spend_on(factors[at(i - 1)]);
+  }
+  return factors;
 }
 
 }  // namespace
@@ -227,15 +245,18 @@ Signs Polynomials::signs(int a, const SpanOf& span_of) const {
     for (const auto& [number, exponent] : monomial) exponents[number] += exponent;
     Terms expanded = {{Monomial{}, coefficient}};
     for (const auto& [number, exponent] : exponents) {
-      const Rational base(span_of(variable_at(number)).least);
-      for (int i = 0; i < exponent; ++i) {
-        Terms next;
-        for (const auto& [part, by] : expanded) {
-          next[part] += by * base;
-          next[product(part, {{number, 1}})] += by;
+      if (exponent == 0) continue;
+      const std::vector<Rational> factors = shifted_power(span_of(variable_at(number)).least, exponent);
+      Terms next;
+      for (const auto& [part, by] : expanded) {
+        for (int i = 0; i <= exponent; ++i) {
+          Monomial power = part;  // of variables before this one
+          if (i > 0) power.emplace_back(number, i);
+          next.emplace(std::move(power), by * factors[at(i)]);
         }
-        expanded = std::move(next);
       }
+      Budget::spend(static_cast<std::int64_t>(next.size()));
+      expanded = std::move(next);
     }
     for (const auto& [part, by] : expanded) shifted[part] += by;
   }

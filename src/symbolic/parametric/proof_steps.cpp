@@ -6,6 +6,7 @@
 
 #include "lockstep/operation.h"
 #include "src/base/at.h"
+#include "src/expression/node.h"
 
 namespace lockstep::parametric {
 
@@ -277,6 +278,23 @@ Json guards(const CaseSizes& one) {
   return Json::array(std::move(list));
 }
 
+/// The conditions as texts, in their order, and what names in these stand for: parts of long ones that stand there
+/// several times.
+void write_conditions(const Expressions& decided, Json& entry) {
+  std::set<std::string> texts;
+  expression::SharedText shared;
+  for (const Expression& condition : decided) {
+    const bool is_short = expression::print(condition.tree(), expression::longest_text).has_value();
+    texts.insert(is_short ? condition.text() : shared.print(condition.root()));
+  }
+  std::vector<Json> conditions;
+  for (const std::string& condition : texts) conditions.push_back(text(condition));
+  Json let = Json::object();
+  for (const auto& [name, meaning] : shared.names()) let.set(name, text(meaning));
+  if (!let.members().empty()) entry.set("let", let);
+  entry.set("conditions", Json::array(std::move(conditions)));
+}
+
 /// The batch and the schedule of a case: the same at all layouts at which it was read, but for the number of
 /// micro-batches.
 Json program_of(const Scenario& scenario) {
@@ -304,8 +322,8 @@ Json proof_steps(const std::vector<Case>& cases) {
     entry.set("sizes", text(describe(one)));
     entry.set("guards", guards(one));
     if (one.limit) entry.set("undecided", text(one.limit->why));
-    std::vector<Json> classes, layouts, conditions;
-    std::set<std::string> decided;
+    std::vector<Json> classes, layouts;
+    Expressions decided;
     for (const Representative& representative : one.representatives) {
       decided.insert(representative.scenario->decided_conditions.begin(),
                      representative.scenario->decided_conditions.end());
@@ -316,8 +334,7 @@ Json proof_steps(const std::vector<Case>& cases) {
       }
       layouts.push_back(sizes_of(representative.sizes));
     }
-    for (const std::string& condition : decided) conditions.push_back(text(condition));
-    entry.set("conditions", Json::array(std::move(conditions)));
+    write_conditions(decided, entry);
     entry.set("layouts", Json::array(std::move(layouts)));
     if (!one.representatives.empty()) entry.set("program", program_of(*one.representatives.front().scenario));
     entry.set("classes", Json::array(std::move(classes)));

@@ -5,7 +5,6 @@
 #include "lockstep/prove.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -13,7 +12,6 @@
 
 #include "src/base/at.h"
 #include "src/base/budget.h"
-#include "src/base/counted.h"
 #include "src/expression/parsed_once.h"
 #include "src/scenario/named_file.h"
 #include "src/symbolic/parametric/counterexample.h"
@@ -42,14 +40,6 @@ using parametric::StepSelections;
 using parametric::Verdicts;
 using parametric::World;
 
-std::string describe(const Sizes& sizes) {
-  std::vector<std::string> parts;
-  parts.reserve(sizes.axes.size() + 1);
-  for (const auto& [axis, size] : sizes.axes) parts.push_back(fmt::format("{} {}", name_of(axis), size));
-  if (sizes.micro_batches) parts.push_back(counted(*sizes.micro_batches, "micro-batch"));
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
 struct Prover::State {
   State(const Scenario& scenario, Options the_options) : options(std::move(the_options)), layouts(scenario, options) {
     const scenario::NamedFilesOnce files_once;  // a file may change before at() reads it
@@ -59,8 +49,8 @@ struct Prover::State {
     proof.refused = layouts.refused();
     proof.refused_beside = layouts.refused_beside();
     proof.refused_together = layouts.refused_together();
-    proof.rules = layouts.unlisted_rules();
     proof.limits = layouts.limits();
+    proof.rules = layouts.unlisted_rules(proof.limits);
     proof.kept = layouts.kept();
     proof.cases = static_cast<int>(cases.size());
     for (const Case& one : cases) {
@@ -76,9 +66,11 @@ struct Prover::State {
       proof.limits.push_back({"", "", std::string("the search for the smallest wrong layout: ") + over.what()});
       proof.statement = "it may be wrong at some sizes, and none was found";
     }
+    if (options.own_sizes && proof.verdict == Proof::Verdict::undecided && scenario.schedule) try_own(scenario);
   }
   void find();
   void conclude();
+  void try_own(const Scenario& file);
   void add_conditions(const std::vector<Reason>& reasons);
 
   expression::ParsedOnce parsed_once;
@@ -173,6 +165,21 @@ void Prover::State::conclude() {
     proof.statement = is_open ? "right for every size" : "right at the one size that it has";
   }
   if (proof.verdict != Proof::Verdict::undecided) proof.statement += parametric::sizes_kept(proof.kept);
+}
+
+/// The file is one of the layouts that the statement is about, and what cannot be followed for all of them can be
+/// replayed at one.
+void Prover::State::try_own(const Scenario& file) {
+  try {
+    const Budget budget(options.budget * Budget::replay, options.budget * Budget::memory_of_a_proof);
+    proof.counterexample = parametric::replay(file, layouts.own());
+  } catch (const OverBudget&) {
+    return;  // what is said of other sizes stands
+  }
+  if (!proof.counterexample) return;
+  proof.counterexample->of_file = true;
+  proof.verdict = Proof::Verdict::wrong;
+  proof.statement = "wrong at the sizes of the file; " + proof.statement;
 }
 
 Prover::Prover(const Scenario& scenario) : Prover(scenario, Options{}) {}

@@ -326,7 +326,8 @@ struct SameProver::State {
     kept.insert(kept.end(), new_layouts.kept().begin(), new_layouts.kept().end());
     proof.statement += parametric::sizes_kept(kept);
     const auto refuses_more = [](const Layouts& layouts) {
-      return !layouts.refused_together().empty() || !layouts.unlisted_rules().empty();
+      std::vector<Proof::Limit> unwritten;
+      return !layouts.refused_together().empty() || !layouts.unlisted_rules(unwritten).empty() || !unwritten.empty();
     };
     const bool refuses = !proof.refused.empty() || refuses_more(old_layouts) || refuses_more(new_layouts);
     if (refuses && proof.verdict != SameProof::Verdict::undecided) proof.statement += ", of the sizes that both allow";

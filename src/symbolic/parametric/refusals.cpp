@@ -12,6 +12,7 @@
 
 #include "lockstep/scenario.h"
 #include "src/base/at.h"
+#include "src/expression/node.h"
 #include "src/symbolic/parametric/layouts.h"
 
 namespace lockstep::parametric {
@@ -159,7 +160,7 @@ std::optional<bool> Layouts::truth(const Expression::Node& condition, const std:
 }
 
 bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::optional<SizeRange>& micro_batches) const {
-  for (const auto& [text, rule] : rules_) {
+  for (const auto& [condition, rule] : rules_) {
     if (truth(rule.condition.tree(), sizes, micro_batches).value_or(false)) return true;
   }
   const Json *model = document_.find("model"), *schedule = document_.find("schedule");
@@ -179,9 +180,8 @@ bool Layouts::refuses_all(const std::map<Axis, SizeRange>& sizes, const std::opt
 /// `other_rules_` have refused nothing yet, and may belong to something that this scenario lacks. Where the first size
 /// at which one holds is read, it moves to `rules_`.
 void Layouts::find_rules(Axis axis) const {
-  const std::map<std::string, RefusingRule> others = other_rules_;  // reading finds more
-  for (const auto& [text, rule] : others) {
-    if (rules_.contains(text)) continue;
+  for (const RefusingRule& rule : by_text(other_rules_)) {  // reading finds more
+    if (rules_.contains(rule.condition)) continue;
     for (int size = 1; size <= most_listed; ++size) {
       const std::map<Axis, SizeRange> sizes = {{axis, SizeRange::exactly(Rational(size))}};
       if (!truth(rule.condition.tree(), sizes, std::nullopt).value_or(false)) continue;
@@ -253,8 +253,8 @@ void Layouts::add_far(Proof::Refused& refused) const {
     return truth(rule.condition.tree(), sizes, std::nullopt).value_or(false);
   };
   std::vector<const RefusingRule*> near, far;
-  for (const auto& [text, rule] : rules_) near.push_back(&rule);
-  for (const auto& [text, rule] : other_rules_) {
+  for (const auto& [condition, rule] : rules_) near.push_back(&rule);
+  for (const auto& [condition, rule] : other_rules_) {
     bool known = false;
     for (int size = 1; size <= refused.tried && !known; ++size) known = refuses(rule, size);
     if (!known) far.push_back(&rule);
@@ -304,8 +304,8 @@ bool Layouts::is_known_to_refuse(const Sizes& sizes) const {
   const auto refuses = [&](const RefusingRule& rule) { return is_decided_by(rule, sizes) && holds_at(rule, sizes); };
   if (std::none_of(rules_.begin(), rules_.end(), [&](const auto& one) { return refuses(one.second); })) return false;
   // What else refuses them would have been found by reading.
-  for (const auto& [text, rule] : other_rules_) {
-    if (!rules_.contains(text) && refuses(rule)) rules_.emplace(text, rule);
+  for (const auto& [condition, rule] : other_rules_) {
+    if (!rules_.contains(condition) && refuses(rule)) rules_.emplace(condition, rule);
   }
   return true;
 }
@@ -363,10 +363,8 @@ std::optional<Sizes> Layouts::first_refused_pair(const RefusingRule& rule) const
 
 void Layouts::find_refused_together() {
   refused_together_.clear();
-  std::map<std::string, RefusingRule> rules = rules_;  // reading finds more
-  rules.insert(other_rules_.begin(), other_rules_.end());
   std::set<Sizes> known;
-  for (const auto& [text, rule] : rules) {
+  for (const RefusingRule& rule : all_rules()) {  // reading finds more
     if (open_sizes_of(rule).size() < 2) continue;
     const std::optional<Sizes> pair = first_refused_pair(rule);
     if (pair && known.insert(*pair).second) refused_together_.push_back({*pair, refusal(with(*pair))});
@@ -393,11 +391,9 @@ std::set<std::string> Layouts::open_sizes_of(const RefusingRule& rule) const {
   return open;
 }
 
-std::vector<Proof::Rule> Layouts::unlisted_rules() const {
-  std::map<std::string, RefusingRule> rules = rules_;
-  rules.insert(other_rules_.begin(), other_rules_.end());
+std::vector<Proof::Rule> Layouts::unlisted_rules(std::vector<Proof::Limit>& unwritten) const {
   std::vector<Proof::Rule> result;
-  for (const auto& [text, rule] : rules) {
+  for (const RefusingRule& rule : all_rules()) {
     const std::set<std::string> open = open_sizes_of(rule);
     if (open.empty() || truth(rule.condition.tree(), {}, std::nullopt) == false) continue;
     const bool is_listed_alone = std::any_of(refused_.begin(), refused_.end(), [&](const Proof::Refused& one) {
@@ -409,7 +405,14 @@ std::vector<Proof::Rule> Layouts::unlisted_rules() const {
         std::any_of(refused_together_.begin(), refused_together_.end(),
                     [&](const Proof::RefusedTogether& one) { return holds_at(rule, one.sizes); });
     if ((open.size() == 1 && is_listed_alone) || (open.size() == 2 && is_listed_together)) continue;
-    result.push_back({rule.condition.to_string(), rule.why});
+    // Whoever reads the answer is told of all of these sizes.
+    if (auto text = expression::print(rule.condition.tree(), expression::longest_text)) {
+      result.push_back({*std::move(text), rule.why});
+    } else {
+      unwritten.push_back({"", "",
+                           fmt::format("the rule \"{}\", written out in sizes, has more than {} characters", rule.why,
+                                       expression::longest_text)});
+    }
   }
   return result;
 }

@@ -39,6 +39,9 @@ SizeRange hull(const SizeRange& a, const SizeRange& b) {
 }
 
 SizeRange times(const SizeRange& a, const SizeRange& b) {
+  // Whatever the other one is, and without end, too.
+  const auto is_zero = [](const SizeRange& one) { return one.is_one() && one.low->is_zero(); };
+  if (is_zero(a) || is_zero(b)) return SizeRange::exactly(Rational(0));
   if (!is_not_negative(a)) {
     if (is_not_negative(negated(a))) return negated(times(negated(a), b));
     const SizeRange above{Rational(0), a.high, false, a.below_high}, below{a.low, Rational(0), a.above_low, false};
@@ -79,11 +82,30 @@ SizeRange least(const SizeRange& a, const SizeRange& b) {
   return result;
 }
 
+/// Products of products have twice as many digits each time, and nothing is seen of numbers of more than an expression
+/// may have.
+std::optional<SizeRange> short_enough(std::optional<SizeRange> range) {
+  constexpr int most_bits = 8192;
+  for (const Edge* edge : {range ? &range->low : nullptr, range ? &range->high : nullptr}) {
+    if (edge != nullptr && *edge && std::max((*edge)->numerator().bits(), (*edge)->denominator().bits()) > most_bits)
+      return std::nullopt;
+  }
+  return range;
+}
+
 class RangeEvaluator {
  public:
   explicit RangeEvaluator(const RangeOf& range_of) : range_of_(range_of) {}
 
-  std::optional<bool> truth(const Node& node) const {
+  std::optional<bool> truth(const Node& node) {
+    return truths_(node, [&] { return truth_anew(node); });
+  }
+  std::optional<SizeRange> number(const Node& node) {
+    return numbers_(node, [&] { return short_enough(number_anew(node)); });
+  }
+
+ private:
+  std::optional<bool> truth_anew(const Node& node) {
     using Kind = Node::Kind;
     if (node.kind == Kind::value) {
       const bool* value = std::get_if<bool>(&node.value);
@@ -107,7 +129,7 @@ class RangeEvaluator {
     return compared(node);
   }
 
-  std::optional<SizeRange> number(const Node& node) const {
+  std::optional<SizeRange> number_anew(const Node& node) {
     using Kind = Node::Kind;
     constexpr std::int64_t units = 6;
     Budget::spend(units);
@@ -138,8 +160,7 @@ class RangeEvaluator {
     return below ? std::optional(times(*a, *below)) : std::nullopt;
   }
 
- private:
-  std::optional<bool> compared(const Node& node) const {
+  std::optional<bool> compared(const Node& node) {
     const auto text = [](const Node& side) { return std::get_if<std::string>(&side.value); };
     const std::string &op = node.text, *left = text(*node.children[0]), *right = text(*node.children[1]);
     if (left != nullptr && right != nullptr) return (*left == *right) == (op == "==");
@@ -165,7 +186,7 @@ class RangeEvaluator {
   }
 
   /// A least common multiple of positive whole numbers is a multiple of each, and divides their product.
-  std::optional<SizeRange> common_multiple(const Node& node) const {
+  std::optional<SizeRange> common_multiple(const Node& node) {
     SizeRange result = SizeRange::exactly(Rational(1));
     Rational product(1);
     bool ends = true, known = true;
@@ -192,7 +213,7 @@ class RangeEvaluator {
     }
   }
 
-  std::optional<SizeRange> call(const Node& node) const {
+  std::optional<SizeRange> call(const Node& node) {
     if (node.text == "lcm") return common_multiple(node);
     std::optional<SizeRange> result;
     for (const auto& child : node.children) {
@@ -211,6 +232,8 @@ class RangeEvaluator {
   }
 
   const RangeOf& range_of_;
+  expression::OncePerNode<std::optional<bool>> truths_;
+  expression::OncePerNode<std::optional<SizeRange>> numbers_;
 };
 
 }  // namespace

@@ -51,7 +51,7 @@ bool all_are_one(const Schedule& schedule, const Batch::Tokens& tokens) {
 }  // namespace
 
 DependsOnSizes::DependsOnSizes(std::string the_step, const std::string& why, const Expression::Node& the_condition)
-    : OutOfReach(std::move(the_step), why), condition(std::make_shared<const Expression::Node>(the_condition)) {}
+    : DependsOnSizes(std::move(the_step), why, Conditions{std::make_shared<const Expression::Node>(the_condition)}) {}
 
 bool World::uses_expert_mesh(const Schedule& schedule) {
   for (const Parameter& parameter : schedule.model.parameters()) {

@@ -21,10 +21,14 @@ struct OutOfReach : std::runtime_error {
   std::string step;
 };
 
-/// Whether a condition on sizes holds depends on those that are open: in parts of the case it may be decided.
+/// Whether a condition on sizes holds depends on those that are open: in parts of the case it may be decided. Where
+/// that condition has no such parts, those of the next one may be enough.
 struct DependsOnSizes : OutOfReach {
+  using Conditions = std::vector<std::shared_ptr<const Expression::Node>>;
+  DependsOnSizes(std::string the_step, const std::string& why, Conditions the_conditions)
+      : OutOfReach(std::move(the_step), why), conditions(std::move(the_conditions)) {}
   DependsOnSizes(std::string the_step, const std::string& why, const Expression::Node& the_condition);
-  std::shared_ptr<const Expression::Node> condition;
+  Conditions conditions;
 };
 
 /// What a proof leaves open: these axes have every size from the given one on, some of them up to a largest one; the

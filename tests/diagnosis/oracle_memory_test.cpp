@@ -23,7 +23,7 @@ void check_same(const diagnosis::OracleAnswer& one, const diagnosis::OracleAnswe
 
 }  // namespace
 
-TEST_CASE("a judge that has judged other edits says of each what one says that has judged none") {
+TEST_CASE("an oracle that has answered for other edits says of each what one says that has answered for none") {
   // `by` and the uses of the backward differ from edit to edit, and with tokens from rank to rank.
   const std::string uneven =
       scenario_text(R"({ "dp": 2, "tp": 2 })",
@@ -43,8 +43,8 @@ TEST_CASE("a judge that has judged other edits says of each what one says that h
     for (const diagnosis::Candidate& candidate :
          diagnosis::single_edits(schedule.steps, diagnosis::candidate_values(schedule, {}))) {
       INFO(write_json(to_json(candidate.edit)));
-      const diagnosis::OracleAnswer answer = used.judge({candidate.edit});
-      check_same(answer, diagnosis::SymbolicOracle(schedule, parameters).judge({candidate.edit}));
+      const diagnosis::OracleAnswer answer = used.answer({candidate.edit});
+      check_same(answer, diagnosis::SymbolicOracle(schedule, parameters).answer({candidate.edit}));
       states.insert(answer.state);
     }
     CHECK(states.size() >= 3);

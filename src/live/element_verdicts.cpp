@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/live/judged_elements.h"
+#include "src/live/element_verdicts.h"
 
 #include <fmt/format.h>
 
@@ -38,22 +38,23 @@ void add_earlier(const std::map<std::tuple<int, int, int>, Rational>& before, Ex
   if (found.stale) found.right = found.uniform = false;
 }
 
-/// Of several judgements that are not right, those by which less would be wrong come first: one that may be right, one
+/// Of several verdicts that are not right, those by which less would be wrong come first: one that may be right, one
 /// factor on all that belongs to the step, something else without what earlier steps left.
-int order_of(const Judgement& judgement) {
-  if (judgement.finding.piece.verdict == Verdict::undecided) return 0;
-  if (judgement.uniform) return 1;
-  return judgement.stale ? 3 : 2;
+int order_of(const ElementVerdict& verdict) {
+  if (verdict.finding.piece.verdict == Verdict::undecided) return 0;
+  if (verdict.uniform) return 1;
+  return verdict.stale ? 3 : 2;
 }
 
 }  // namespace
 
-void ElementJudge::begin(int step) {
+void ElementVerdicts::begin(int step) {
   step_ = step;
   contributing_.clear();
 }
 
-const Contributing& ElementJudge::contributing(int parameter, const std::vector<int>& groups, std::uint32_t replicas) {
+const Contributing& ElementVerdicts::contributing(int parameter, const std::vector<int>& groups,
+                                                  std::uint32_t replicas) {
   std::unique_ptr<Contributing>& known = contributing_[{parameter, groups, replicas}];
   if (!known) {
     ExtractedColumns columns(extraction_, contributions_, groups, expected_, parameter, replicas);
@@ -63,7 +64,8 @@ const Contributing& ElementJudge::contributing(int parameter, const std::vector<
   return *known;
 }
 
-bool ElementJudge::is_same_element(const ExtractedResult& result, const Interval& part, std::int64_t move, int region) {
+bool ElementVerdicts::is_same_element(const ExtractedResult& result, const Interval& part, std::int64_t move,
+                                      int region) {
   const std::vector<Overlap>* common = overlaps_.of(result.region, region);
   if (common == nullptr) return false;
   const Interval own{part.begin + result.first, part.end + result.first};
@@ -72,32 +74,32 @@ bool ElementJudge::is_same_element(const ExtractedResult& result, const Interval
   });
 }
 
-const ExtractedContribution& ElementJudge::contribution_of(const ComposedTerm& term) const {
+const ExtractedContribution& ElementVerdicts::contribution_of(const ComposedTerm& term) const {
   const ExtractedProgram& details = extraction_.details[at(extraction_.programs.program_of[at(term.rank)])];
   return details.contributions[at(details.contribution_of[at(term.source)])];
 }
 
-Judgement ElementJudge::judge(const ExtractedResult& result, const Stretch& stretch, const Interval& elements,
-                              const std::vector<int>& groups) {
+ElementVerdict ElementVerdicts::verdict_on(const ExtractedResult& result, const Stretch& stretch,
+                                           const Interval& elements, const std::vector<int>& groups) {
   std::set<int, std::greater<>> steps = {step_};
   for (const int number : groups) steps.insert(contributions_.group(number).step);
-  std::optional<Judgement> best;
+  std::optional<ElementVerdict> best;
   for (const int from : steps) {
     std::vector<int> since;
     for (const int number : groups) {
       if (contributions_.group(number).step >= from) since.push_back(number);
     }
-    Judgement judgement = judge_by(result, stretch, elements, since);
-    if (judgement.finding.piece.verdict == Verdict::right) return judgement;
+    ElementVerdict verdict = verdict_by(result, stretch, elements, since);
+    if (verdict.finding.piece.verdict == Verdict::right) return verdict;
     // What is left over with the most that may belong to the step is left over in any case.
-    const int order = order_of(judgement), before = best ? order_of(*best) : 4;
-    if (order < before || (judgement.stale && order == before)) best = std::move(judgement);
+    const int order = order_of(verdict), before = best ? order_of(*best) : 4;
+    if (order < before || (verdict.stale && order == before)) best = std::move(verdict);
   }
   return std::move(*best);
 }
 
-ElementJudge::Sorted ElementJudge::sort(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
-                                        const ExtractedColumns& columns) {
+ElementVerdicts::Sorted ElementVerdicts::sort(const ExtractedResult& result, const Stretch& stretch,
+                                              const Interval& part, const ExtractedColumns& columns) {
   const int parameter = extraction_.regions[at(result.region)].parameter;
   Sorted terms;
   for (const ComposedTerm& term : forms_.terms_of(stretch.form)) {
@@ -119,26 +121,26 @@ ElementJudge::Sorted ElementJudge::sort(const ExtractedResult& result, const Str
   return terms;
 }
 
-Judgement ElementJudge::judge_by(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
-                                 const std::vector<int>& groups) {
+ElementVerdict ElementVerdicts::verdict_by(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
+                                           const std::vector<int>& groups) {
   const int parameter = extraction_.regions[at(result.region)].parameter;
   const Contributing& own = contributing(parameter, groups, 0);
-  Judgement judgement;
-  judgement.unsaid = own.columns.unsaid();
-  PieceFinding& finding = judgement.finding;
+  ElementVerdict verdict;
+  verdict.unsaid = own.columns.unsaid();
+  PieceFinding& finding = verdict.finding;
   // What is expected where an axis is unsaid depends on what would be said.
-  if (judgement.unsaid == 0) finding.piece.expected = own.formulas.expected();
+  if (verdict.unsaid == 0) finding.piece.expected = own.formulas.expected();
   if (const std::string* why = run_.unknown(step_, parameter)) {
     set_undecided(finding, *why);
-    return judgement;
+    return verdict;
   }
   const Sorted terms = sort(result, stretch, part, own.columns);
   bool uneven = false;
   Explanation found = own.columns.explain(terms.entered, uneven);
-  add_earlier(terms.before, found, judgement.earlier);
+  add_earlier(terms.before, found, verdict.earlier);
   if (!terms.others.empty()) found.right = found.uniform = false;
-  judgement.uniform = found.uniform;
-  judgement.stale = found.stale;
+  verdict.uniform = found.uniform;
+  verdict.stale = found.stale;
   finding.told_apart = finding.piece.told_apart = true;
   if (!terms.foreign.empty()) {
     set_wrong(finding, Mistake::wrong_cut, terms.foreign);
@@ -146,65 +148,65 @@ Judgement ElementJudge::judge_by(const ExtractedResult& result, const Stretch& s
     // No name stands for one of them alone.
     set_wrong(finding, Mistake::wrong_weights,
               "several contributions of one micro-batch came with different coefficients");
-    return judgement;
-  } else if (judgement.unsaid != 0 && !found.stale) {
-    decide_unsaid(judgement, parameter, groups, terms, found);
+    return verdict;
+  } else if (verdict.unsaid != 0 && !found.stale) {
+    decide_unsaid(verdict, parameter, groups, terms, found);
   } else {
-    decide(judgement, own, found);
+    decide(verdict, own, found);
   }
   own.formulas.write(finding, found, terms.others);
-  if (finding.piece.verdict == Verdict::right && !of_right_) return judgement;
+  if (finding.piece.verdict == Verdict::right && !of_right_) return verdict;
   if (!keeps(found.entered.size())) {
     finding.piece.left_out = found.entered.size();
-    return judgement;
+    return verdict;
   }
   own.formulas.write_coefficients(finding, found);
-  if (judgement.unsaid != 0) {
+  if (verdict.unsaid != 0) {
     for (RecoveredCoefficient& one : finding.piece.coefficients) one.expected.reset();
   }
-  return judgement;
+  return verdict;
 }
 
-void ElementJudge::decide(Judgement& judgement, const Contributing& own, Explanation found) const {
-  PieceFinding& finding = judgement.finding;
+void ElementVerdicts::decide(ElementVerdict& verdict, const Contributing& own, Explanation found) const {
+  PieceFinding& finding = verdict.finding;
   if (found.right) {
     finding.piece.verdict = Verdict::right;
     if (own.columns.columns().empty()) finding.piece.why = "no rank yields a gradient, and the optimizer gets zeros";
     return;
   }
   if (!own.formulas.known()) return own.formulas.without_loss(finding, found);
-  add_reading(judgement, own, std::move(found));
+  add_reading(verdict, own, std::move(found));
 }
 
-void ElementJudge::decide_unsaid(Judgement& judgement, int parameter, const std::vector<int>& groups,
-                                 const Sorted& terms, const Explanation& found) {
+void ElementVerdicts::decide_unsaid(ElementVerdict& verdict, int parameter, const std::vector<int>& groups,
+                                    const Sorted& terms, const Explanation& found) {
   const auto undecided = [&] {
-    judgement.readings.clear();
-    judgement.finding.piece.difference.clear();
-    set_undecided(judgement.finding,
+    verdict.readings.clear();
+    verdict.finding.piece.difference.clear();
+    set_undecided(verdict.finding,
                   fmt::format("ranks along {} each yield a gradient of it, and nothing says whether it is one gradient "
                               "or shares of one",
-                              axes_words(judgement.unsaid)));
+                              axes_words(verdict.unsaid)));
   };
   constexpr int most_axes_tried = 6;
-  if (!contributing(parameter, groups, 0).formulas.known() || std::popcount(judgement.unsaid) > most_axes_tried)
+  if (!contributing(parameter, groups, 0).formulas.known() || std::popcount(verdict.unsaid) > most_axes_tried)
     return undecided();
   // Ranks along every subset of the axes may yield one gradient, and along the others shares.
-  for (std::uint32_t replicas = judgement.unsaid;; replicas = (replicas - 1) & judgement.unsaid) {
+  for (std::uint32_t replicas = verdict.unsaid;; replicas = (replicas - 1) & verdict.unsaid) {
     const Contributing& own = contributing(parameter, groups, replicas);
     bool uneven = false;
     Explanation read = replicas == 0 ? found : own.columns.explain(terms.entered, uneven);
     if (read.right) return undecided();
-    add_reading(judgement, own, std::move(read));
+    add_reading(verdict, own, std::move(read));
     if (replicas == 0) return;
   }
 }
 
 /// The first one says which kind of mistake it is.
-void ElementJudge::add_reading(Judgement& judgement, const Contributing& own, Explanation found) const {
-  PieceFinding& finding = judgement.finding;
+void ElementVerdicts::add_reading(ElementVerdict& verdict, const Contributing& own, Explanation found) const {
+  PieceFinding& finding = verdict.finding;
   std::string difference = own.formulas.difference(found);
-  if (judgement.readings.empty()) {
+  if (verdict.readings.empty()) {
     set_wrong(finding, own.formulas.kind(found), "");
     finding.piece.difference = difference;
   } else if (finding.piece.difference != difference) {
@@ -212,21 +214,21 @@ void ElementJudge::add_reading(Judgement& judgement, const Contributing& own, Ex
   }
   std::erase_if(found.entered, [](const ColumnCoefficient& one) { return one.exact->is_zero(); });
   found.entered.shrink_to_fit();
-  judgement.readings.push_back({&own, std::move(found), std::move(difference)});
+  verdict.readings.push_back({&own, std::move(found), std::move(difference)});
 }
 
-void ElementJudge::tell(const Judgement& judgement, PieceFinding& finding) const {
+void ElementVerdicts::put_in_words(const ElementVerdict& verdict, PieceFinding& finding) const {
   std::vector<std::string> all;
-  for (const Reading& reading : judgement.readings) all.push_back(words(reading, finding.piece.ranks));
+  for (const Reading& reading : verdict.readings) all.push_back(words(reading, finding.piece.ranks));
   if (all.empty()) return;
   finding.summary = all.front();
   if (std::count(all.begin(), all.end(), all.front()) == std::ssize(all)) return;
-  finding.summary = fmt::format("it is wrong whether ranks along {} yield one gradient or shares of one",
-                                axes_words(judgement.unsaid));
+  finding.summary =
+      fmt::format("it is wrong whether ranks along {} yield one gradient or shares of one", axes_words(verdict.unsaid));
   finding.piece.why = fmt::format("as one gradient: {}; as shares: {}", all.front(), all.back());
 }
 
-std::string ElementJudge::words(const Reading& reading, const std::vector<int>& ranks) const {
+std::string ElementVerdicts::words(const Reading& reading, const std::vector<int>& ranks) const {
   Explanation whole = reading.found;
   if (!whole.stale) {
     const std::vector<Column>& columns = reading.own->columns.columns();
@@ -237,13 +239,13 @@ std::string ElementJudge::words(const Reading& reading, const std::vector<int>& 
   return mistake_words(run_, whole, reading.difference, ranks);
 }
 
-bool ElementJudge::keeps(std::size_t coefficients) {
+bool ElementVerdicts::keeps(std::size_t coefficients) {
   if (kept_ > 0 && kept_ + coefficients > most_coefficients_) return false;
   kept_ += coefficients;
   return true;
 }
 
-std::string ElementJudge::foreign_words(const ExtractedContribution& contribution, int parameter) const {
+std::string ElementVerdicts::foreign_words(const ExtractedContribution& contribution, int parameter) const {
   const int other = extraction_.regions[at(contribution.region)].parameter;
   if (other != parameter)
     return "contributions to another parameter are in it, " + run_.parameters[at(other)].declared.name;
@@ -251,7 +253,7 @@ std::string ElementJudge::foreign_words(const ExtractedContribution& contributio
                                    : "contributions of other elements are in it";
 }
 
-std::string ElementJudge::axes_words(std::uint32_t axes) const {
+std::string ElementVerdicts::axes_words(std::uint32_t axes) const {
   std::string names;
   for (std::size_t axis = 0; axis < run_.header.axes.size(); ++axis) {
     if ((axes >> axis & 1) != 0) names += (names.empty() ? "" : ", ") + run_.header.axes[axis];
@@ -261,8 +263,8 @@ std::string ElementJudge::axes_words(std::uint32_t axes) const {
 
 /// A contribution to other elements, or to another parameter, by a name of its own: with how far the first of them is
 /// off, as all are where these are stretches of indices.
-Term ElementJudge::other_term(const ExtractedResult& result, const Interval& part, const ComposedTerm& term,
-                              const ExtractedContribution& contribution, std::int64_t move) const {
+Term ElementVerdicts::other_term(const ExtractedResult& result, const Interval& part, const ComposedTerm& term,
+                                 const ExtractedContribution& contribution, std::int64_t move) const {
   std::string text = run_.parameters[at(extraction_.regions[at(contribution.region)].parameter)].declared.name;
   const std::int64_t own = result.first + part.begin;
   const std::int64_t off = overlaps_.distance(result.region, own, contribution.region, own + move);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/live/judge_extraction.h"
+#include "src/live/extraction_verdicts.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include <set>
 
 #include "src/base/counted.h"
+#include "src/live/element_verdicts.h"
 #include "src/live/extraction_order.h"
-#include "src/live/judged_elements.h"
 #include "src/live/words.h"
 
 namespace lockstep::live {
@@ -24,10 +24,10 @@ using Verdict = VerifiedPiece::Verdict;
 
 }  // namespace
 
-class ExtractionJudge::Judging {
+class ExtractionVerdicts::Composition {
  public:
-  Judging(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
-          const VerifyOptions& options)
+  Composition(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
+              const VerifyOptions& options)
       : extraction_(extraction),
         run_(extraction.run),
         copies_coefficients_(options.coefficients),
@@ -51,7 +51,7 @@ class ExtractionJudge::Judging {
     }
   }
 
-  std::vector<PieceFinding> judge(int step, const std::vector<char>& chosen) {
+  std::vector<PieceFinding> findings(int step, const std::vector<char>& chosen) {
     step_ = step;
     std::vector<PieceFinding> all;
     for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
@@ -62,22 +62,22 @@ class ExtractionJudge::Judging {
       for (const auto& [key, readers] : slots) tell(key, readers, all);
       tell_unread(parameter, slots, all);
       // What many ranks contribute to many parameters would take much memory together.
-      judgements_.clear();
-      judgement_numbers_.clear();
+      verdicts_.clear();
+      verdict_numbers_.clear();
       unknown_.clear();
     }
     return all;
   }
 
   const std::vector<std::vector<std::string>>& pieces() const { return pieces_; }
-  NormFindings norms(int step) { return judge_norms(extraction_, forms_, overlaps_, step); }
+  NormFindings norms(int step) { return norm_findings(extraction_, forms_, overlaps_, step); }
   CollectiveOrder collectives() const { return order_of_calls(extraction_, meetings_); }
 
  private:
   /// Elements [begin, end) of what a result covers, and what is found of them.
   struct Segment {
     std::int64_t begin = 0, end = 0;
-    int judgement = -1;  ///< -1: the optimizer gets no gradient
+    int verdict = -1;  ///< -1: the optimizer gets no gradient
     friend auto operator<=>(const Segment&, const Segment&) = default;
   };
   using Key = std::tuple<int, std::int64_t, int, std::int64_t, std::int64_t>;  // parameter, index, region, first, count
@@ -122,11 +122,11 @@ class ExtractionJudge::Judging {
   /// What is read, cut where other contributions belong to it.
   std::vector<Segment> segments(const ExtractedResult& result, Stretches stretches) {
     std::vector<Segment> all;
-    const auto add = [&](std::int64_t begin, std::int64_t end, int judgement) {
-      if (!all.empty() && all.back().end == begin && all.back().judgement == judgement) {
+    const auto add = [&](std::int64_t begin, std::int64_t end, int verdict) {
+      if (!all.empty() && all.back().end == begin && all.back().verdict == verdict) {
         all.back().end = end;
       } else {
-        all.push_back({begin, end, judgement});
+        all.push_back({begin, end, verdict});
       }
     };
     std::int64_t end = 0;
@@ -144,7 +144,7 @@ class ExtractionJudge::Judging {
         continue;
       }
       for (const auto& [part, groups] : cut(result, {stretch.begin, stretch.end}))
-        add(part.begin, part.end, judgement(result, stretch, part, groups));
+        add(part.begin, part.end, verdict_number(result, stretch, part, groups));
     }
     return all;
   }
@@ -199,23 +199,23 @@ class ExtractionJudge::Judging {
     return all;
   }
 
-  int add(Judgement judgement) {
-    judgement.finding.piece.step = step_;
-    judgements_.push_back(std::move(judgement));
-    return static_cast<int>(judgements_.size()) - 1;
+  int add(ElementVerdict verdict) {
+    verdict.finding.piece.step = step_;
+    verdicts_.push_back(std::move(verdict));
+    return static_cast<int>(verdicts_.size()) - 1;
   }
 
   int unknown(const ExtractedResult& result, const std::string& why) {
     const int parameter = extraction_.regions[at(result.region)].parameter;
     const auto [found, is_new] = unknown_.try_emplace({step_, parameter, why}, -1);
     if (!is_new) return found->second;
-    Judgement judgement;
-    set_undecided(judgement.finding, "what the optimizer gets is not known: " + why);
-    return found->second = add(std::move(judgement));
+    ElementVerdict verdict;
+    set_undecided(verdict.finding, "what the optimizer gets is not known: " + why);
+    return found->second = add(std::move(verdict));
   }
 
-  int judgement(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
-                const std::vector<int>& groups) {
+  int verdict_number(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
+                     const std::vector<int>& groups) {
     const Region& region = extraction_.regions[at(result.region)];
     if (groups == std::vector<int>{-1})
       return unknown(result, "its parts and those of contributions are too many to compare");
@@ -223,13 +223,13 @@ class ExtractionJudge::Judging {
     const bool is_simple = is_simple_[at(region.parameter)] != 0;
     const std::int64_t shift = stretch.shift - result.first - (is_simple ? *region.begin : 0);
     const auto [found, is_new] =
-        judgement_numbers_.try_emplace({region.parameter, step_, stretch.form, shift, is_simple ? -1 : result.region,
-                                        is_simple ? 0 : part.begin + result.first, groups},
-                                       -1);
+        verdict_numbers_.try_emplace({region.parameter, step_, stretch.form, shift, is_simple ? -1 : result.region,
+                                      is_simple ? 0 : part.begin + result.first, groups},
+                                     -1);
     if (!is_new) return found->second;
-    const int number = add(elements_.judge(result, stretch, part, groups));
-    return judgement_numbers_[{region.parameter, step_, stretch.form, shift, is_simple ? -1 : result.region,
-                               is_simple ? 0 : part.begin + result.first, groups}] = number;
+    const int number = add(elements_.verdict_on(result, stretch, part, groups));
+    return verdict_numbers_[{region.parameter, step_, stretch.form, shift, is_simple ? -1 : result.region,
+                             is_simple ? 0 : part.begin + result.first, groups}] = number;
   }
 
   int piece(int parameter, const std::string& words) {
@@ -249,9 +249,9 @@ class ExtractionJudge::Judging {
     const auto& [parameter, index, region, first, elements] = key;
     if (elements == 0) return;
     for (const auto& [segments, reader] : readers) {
-      std::map<int, std::vector<const Segment*>> by_judgement;
-      for (const Segment& one : segments) by_judgement[one.judgement].push_back(&one);
-      for (const auto& [number, parts] : by_judgement) {
+      std::map<int, std::vector<const Segment*>> by_verdict;
+      for (const Segment& one : segments) by_verdict[one.verdict].push_back(&one);
+      for (const auto& [number, parts] : by_verdict) {
         std::string words = words_of(region, first + parts.front()->begin, parts.front()->end - parts.front()->begin);
         if (parts.size() > 1) words += fmt::format(" and {} more", parts.size() - 1);
         PieceFinding finding = number < 0 ? PieceFinding() : copied(number);
@@ -263,7 +263,7 @@ class ExtractionJudge::Judging {
         if (number < 0)
           no_gradient(finding, region, first, elements);
         else
-          elements_.tell(judgements_[at(number)], finding);
+          elements_.put_in_words(verdicts_[at(number)], finding);
         all.push_back(std::move(finding));
       }
     }
@@ -271,7 +271,7 @@ class ExtractionJudge::Judging {
 
   /// Those who read it first get the coefficients; for others they are the same.
   PieceFinding copied(int number) {
-    PieceFinding& kept = judgements_[at(number)].finding;
+    PieceFinding& kept = verdicts_[at(number)].finding;
     if (copies_coefficients_ && elements_.keeps(kept.piece.coefficients.size())) return kept;
     std::vector<RecoveredCoefficient> coefficients = std::move(kept.piece.coefficients);
     kept.piece.coefficients.clear();
@@ -347,33 +347,33 @@ class ExtractionJudge::Judging {
   symbolic::ProgramForms forms_;
   ExtractedContributions contributions_;
   RegionOverlaps overlaps_;
-  ElementJudge elements_;
+  ElementVerdicts elements_;
   /// By parameter.
   std::vector<std::vector<std::pair<const ExtractedProgram*, const ExtractedResult*>>> results_;
   std::vector<std::vector<std::string>> pieces_;
   std::vector<std::map<std::string, int>> piece_numbers_;
   std::vector<char> is_simple_;  // by parameter: all its regions are stretches of indices
-  std::deque<Judgement> judgements_;
-  std::map<std::tuple<int, int, int, std::int64_t, int, std::int64_t, std::vector<int>>, int> judgement_numbers_;
+  std::deque<ElementVerdict> verdicts_;
+  std::map<std::tuple<int, int, int, std::int64_t, int, std::int64_t, std::vector<int>>, int> verdict_numbers_;
   std::map<std::tuple<int, int, std::string>, int> unknown_;  // by step, parameter and reason
   bool has_squares_ = false;
   int step_ = 0;
 };
 
-ExtractionJudge::ExtractionJudge(const Extraction& extraction, const RunFormulas& formulas,
-                                 const std::map<int, Expected>& expected, const VerifyOptions& options)
-    : judging_(std::make_unique<Judging>(extraction, formulas, expected, options)) {}
+ExtractionVerdicts::ExtractionVerdicts(const Extraction& extraction, const RunFormulas& formulas,
+                                       const std::map<int, Expected>& expected, const VerifyOptions& options)
+    : composition_(std::make_unique<Composition>(extraction, formulas, expected, options)) {}
 
-ExtractionJudge::~ExtractionJudge() = default;
+ExtractionVerdicts::~ExtractionVerdicts() = default;
 
-std::vector<PieceFinding> ExtractionJudge::judge(int step, const std::vector<char>& chosen) {
-  return judging_->judge(step, chosen);
+std::vector<PieceFinding> ExtractionVerdicts::findings(int step, const std::vector<char>& chosen) {
+  return composition_->findings(step, chosen);
 }
 
-const std::vector<std::vector<std::string>>& ExtractionJudge::pieces() const { return judging_->pieces(); }
+const std::vector<std::vector<std::string>>& ExtractionVerdicts::pieces() const { return composition_->pieces(); }
 
-NormFindings ExtractionJudge::norms(int step) { return judging_->norms(step); }
+NormFindings ExtractionVerdicts::norms(int step) { return composition_->norms(step); }
 
-CollectiveOrder ExtractionJudge::collectives() const { return judging_->collectives(); }
+CollectiveOrder ExtractionVerdicts::collectives() const { return composition_->collectives(); }
 
 }  // namespace lockstep::live

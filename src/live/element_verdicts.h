@@ -27,22 +27,23 @@ struct Reading {
 };
 
 /// What is found of elements that hold one sum; the same for all ranks that read it, but for words.
-struct Judgement {
-  PieceFinding finding;           ///< without place and ranks
-  std::vector<Reading> readings;  ///< ElementJudge::tell() says what is wrong by them; empty: `finding` says it
-  std::uint32_t unsaid = 0;       ///< by bit, the axes along which readings differ
-  std::deque<Column> earlier;     ///< of optimizer steps before, which readings point to
+struct ElementVerdict {
+  PieceFinding finding;  ///< without place and ranks
+  std::vector<Reading>
+      readings;                ///< ElementVerdicts::put_in_words() says what is wrong by them; empty: `finding` says it
+  std::uint32_t unsaid = 0;    ///< by bit, the axes along which readings differ
+  std::deque<Column> earlier;  ///< of optimizer steps before, which readings point to
   bool uniform = false, stale = false;
 };
 
 /// Holds what an optimizer reads against what contributes to the same elements.
-class ElementJudge {
+class ElementVerdicts {
  public:
   /// All must outlive it. Of `most_coefficients` in all that are kept, those of results that are right are some only
   /// where `of_right`.
-  ElementJudge(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
-               const symbolic::ProgramForms& forms, const ExtractedContributions& contributions,
-               RegionOverlaps& overlaps, bool of_right, std::size_t most_coefficients)
+  ElementVerdicts(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
+                  const symbolic::ProgramForms& forms, const ExtractedContributions& contributions,
+                  RegionOverlaps& overlaps, bool of_right, std::size_t most_coefficients)
       : extraction_(extraction),
         run_(extraction.run),
         formulas_(formulas),
@@ -53,14 +54,15 @@ class ElementJudge {
         of_right_(of_right),
         most_coefficients_(most_coefficients) {}
 
-  /// Forgets what contributes to what, to which judgements point, and goes on with results of this optimizer step.
+  /// Forgets what contributes to what, to which verdicts point, and goes on with results of this optimizer step.
   void begin(int step);
-  /// Judges elements of a result that hold one known sum, and to all of which these groups contribute in this optimizer
-  /// step, or since the parameter's optimizer stepped last: from one of these steps on, what came may belong to it.
-  Judgement judge(const ExtractedResult& result, const symbolic::Stretch& stretch, const Interval& elements,
-                  const std::vector<int>& groups);
-  /// Fills in what a copy of a judgement's finding, which has its ranks, says of what is wrong.
-  void tell(const Judgement& judgement, PieceFinding& finding) const;
+  /// What is said of elements of a result that hold one known sum, and to all of which these groups contribute in this
+  /// optimizer step, or since the parameter's optimizer stepped last: from one of these steps on, what came may belong
+  /// to it.
+  ElementVerdict verdict_on(const ExtractedResult& result, const symbolic::Stretch& stretch, const Interval& elements,
+                            const std::vector<int>& groups);
+  /// Fills in what a copy of a verdict's finding, which has its ranks, says of what is wrong.
+  void put_in_words(const ElementVerdict& verdict, PieceFinding& finding) const;
   /// Whether so many more coefficients are kept.
   bool keeps(std::size_t coefficients);
 
@@ -73,14 +75,14 @@ class ElementJudge {
     std::string foreign;                                   ///< what these are; "" where there are none
   };
   const Contributing& contributing(int parameter, const std::vector<int>& groups, std::uint32_t replicas);
-  Judgement judge_by(const ExtractedResult& result, const symbolic::Stretch& stretch, const Interval& part,
-                     const std::vector<int>& groups);
+  ElementVerdict verdict_by(const ExtractedResult& result, const symbolic::Stretch& stretch, const Interval& part,
+                            const std::vector<int>& groups);
   Sorted sort(const ExtractedResult& result, const symbolic::Stretch& stretch, const Interval& part,
               const ExtractedColumns& columns);
-  void decide(Judgement& judgement, const Contributing& own, Explanation found) const;
-  void decide_unsaid(Judgement& judgement, int parameter, const std::vector<int>& groups, const Sorted& terms,
+  void decide(ElementVerdict& verdict, const Contributing& own, Explanation found) const;
+  void decide_unsaid(ElementVerdict& verdict, int parameter, const std::vector<int>& groups, const Sorted& terms,
                      const Explanation& found);
-  void add_reading(Judgement& judgement, const Contributing& own, Explanation found) const;
+  void add_reading(ElementVerdict& verdict, const Contributing& own, Explanation found) const;
   std::string words(const Reading& reading, const std::vector<int>& ranks) const;
   bool is_same_element(const ExtractedResult& result, const Interval& part, std::int64_t move, int region);
   const ExtractedContribution& contribution_of(const symbolic::ComposedTerm& term) const;

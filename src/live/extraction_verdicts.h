@@ -12,17 +12,17 @@
 
 namespace lockstep::live {
 
-/// Composes the programs of an extraction, and judges what every rank's optimizer reads.
-class ExtractionJudge {
+/// Composes the programs of an extraction, and says of what every rank's optimizer reads whether it is right.
+class ExtractionVerdicts {
  public:
   /// `expected`: by optimizer step of the run. All but the options must outlive it; `expected` may be filled in later.
-  ExtractionJudge(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
-                  const VerifyOptions& options);
-  ~ExtractionJudge();
+  ExtractionVerdicts(const Extraction& extraction, const RunFormulas& formulas, const std::map<int, Expected>& expected,
+                     const VerifyOptions& options);
+  ~ExtractionVerdicts();
 
   /// Every distinct result of an optimizer step, by parameter and elements, of the parameters that are not 0 in
   /// `chosen`, and what no optimizer reads. VerifiedPiece::piece is an index into pieces().
-  std::vector<PieceFinding> judge(int step, const std::vector<char>& chosen);
+  std::vector<PieceFinding> findings(int step, const std::vector<char>& chosen);
   /// By parameter: elements of it that were told, in words.
   const std::vector<std::vector<std::string>>& pieces() const;
   /// Of the norms by which gradients are clipped in an optimizer step.
@@ -31,8 +31,8 @@ class ExtractionJudge {
   CollectiveOrder collectives() const;
 
  private:
-  class Judging;
-  std::unique_ptr<Judging> judging_;
+  class Composition;
+  std::unique_ptr<Composition> composition_;
 };
 
 }  // namespace lockstep::live
