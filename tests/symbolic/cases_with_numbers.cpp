@@ -118,12 +118,11 @@ void compare_steps(const Representative& representative, const Sizes& sizes, con
 
 /// Every condition by which the file came to the steps of the case comes out as it did there.
 void compare_guards(const Representative& representative, const Scenario& plain, Comparison& found) {
-  for (const std::string& condition : representative.scenario->decided_conditions) {
+  for (const Expression& guard : representative.scenario->decided_conditions) {
     ++found.guards;
-    const Expression guard = Expression::parse(condition);
     if (guard.truth(sizes_of(*representative.scenario->schedule)) != guard.truth(sizes_of(*plain.schedule)))
-      found.differences.push_back(
-          fmt::format("\"{}\" does not come out as at {}", condition, lockstep::describe(representative.sizes)));
+      found.differences.push_back(fmt::format("\"{}\" does not come out as at {}", guard.to_string(),
+                                              lockstep::describe(representative.sizes)));
   }
 }
 

@@ -213,11 +213,8 @@ Scenario with_drawn_options(Scenario scenario, Draw& draw) {
     } else {
       continue;
     }
-    try {
-      scenario = read_scenario(scenario::with_option(scenario.document, option.name, value), scenario.file);
-    } catch (const InputError&) {
-      continue;  // not beside the others
-    }
+    // One may not be allowed beside the others.
+    if (const auto changed = read_if_allowed(scenario, {.options = {{option.name, {}, value}}})) scenario = *changed;
   }
   return scenario;
 }
