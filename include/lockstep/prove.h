@@ -77,8 +77,8 @@ struct Proof {
     Json document;  ///< a scenario
     int rank = 0;
     std::string parameter, got, expected;
-    Outcome::Kind ended = Outcome::Kind::complete;  ///< no rank gets a gradient, or not the same in each run
-    bool of_file = false;                           ///< it is the file's own, and smaller ones may be wrong as well
+    Outcome::Kind ended = Outcome::Kind::complete;  ///< complete: a value or a norm is wrong
+    bool of_file = false;                           ///< its sizes are the file's; smaller ones may be wrong as well
     bool unowned = false;                           ///< nobody answers for some of its elements
     std::string counted;  ///< how often the norm counts some of its elements, where that is what is wrong
   };

@@ -52,8 +52,9 @@ report::RepairFindings search(const CheckResult& result, std::size_t most) {
   findings.not_tried = found.not_tried;
   findings.tried = found.tried;
   findings.found = static_cast<int>(found.repairs.size()) + found.wrong_at_own_sizes;
-  findings.without_norm = found.without_norm;
-  findings.repairs = diagnosis::best_repairs(result, found, most);
+  findings.repairs = diagnosis::best_repairs(result, found, most, &findings.without_norm);
+  findings.found -= static_cast<int>(findings.without_norm);
+  findings.without_norm += found.without_norm;
   findings.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return findings;
 }

@@ -99,9 +99,14 @@ bool explains_better(const FoundRepair& repair, std::set<std::string> divergence
   if (divergence_steps.empty()) return true;
   const bool named = std::any_of(repair.edits.begin(), repair.edits.end(),
                                  [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
-  return repair.count() == 1 ? named || repair.edits.front().kind != Candidate::Kind::insert
-                             : std::all_of(repair.edits.begin(), repair.edits.end(),
-                                           [&](const Candidate& edit) { return divergence_steps.contains(edit.step); });
+  if (repair.count() == 1) return named || repair.edits.front().kind != Candidate::Kind::insert;
+  // No value diverges at a norm.
+  const auto counts = [&](const Candidate& edit) {
+    const ListedStep* step = find_listed(steps, edit.step);
+    return operation(step == nullptr ? edit.edit.values.op : step->op()).counts;
+  };
+  return std::all_of(repair.edits.begin(), repair.edits.end(),
+                     [&](const Candidate& edit) { return divergence_steps.contains(edit.step) || counts(edit); });
 }
 
 /// A new step for what the edit before it takes out of another one: only that one is at fault.
@@ -155,9 +160,9 @@ void search_blame(CheckResult& result, bool for_blame_alone) {
   }
   const std::vector<ListedStep> steps = listed_steps(result.scenario->schedule->steps);
   std::vector<Blame> blame;
+  const bool explains = explains_better(*repair, divergence_steps, steps);
   for (const Candidate& edit : repair->edits) {
-    if (takes_the_rest(edit, steps)) continue;
-    if (!explains_better(*repair, divergence_steps, steps)) break;
+    if (!explains || takes_the_rest(edit, steps)) continue;
     Blame found = mechanism_of(result, edit);
     const bool known =
         std::any_of(blame.begin(), blame.end(), [&](const Blame& other) { return other.step == found.step; });

@@ -57,7 +57,8 @@ std::vector<Candidate> edits_of_steps(const std::vector<Step>& steps, const Cand
 std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const CandidateValues& values);
 
 /// Each norm in two: of what is sharded along an axis every rank's part, of what every rank there has that of one rank.
-std::vector<Candidate> norm_splits(const std::vector<Step>& steps, const CandidateValues& values);
+std::vector<Candidate> norm_splits(const std::vector<Step>& steps, const CandidateValues& values,
+                                   const std::vector<Parameter>& parameters);
 
 /// Edits that give a parameter a wrong flag or placement: a tag less or more of those that the plain steps speak of,
 /// its share of a sum (`partial`) forgotten, or claimed where every rank computes the same.

@@ -57,19 +57,15 @@ class Insertions {
     for (const ListedStep& step : steps_) {
       if (step.each.empty() && !step.name().empty()) last_top = step.name();
     }
-    bool contributed = false;
-    for (auto step = steps_.begin(); step != steps_.end(); ++step) {
-      const bool top = step->each.empty();
-      const bool first = step->each != list && (list = step->each, !step->name().empty());
+    for (const ListedStep& step : steps_) {
+      const bool first = step.each != list && (list = step.each, !step.name().empty());
+      if (step.name().empty()) continue;
+      const auto put = [&](bool after, bool end) {
+        gaps_.push_back({step.each, step.name(), after, end, is_before_contributions(steps_, step, after)});
+      };
       // Top-level steps that follow a body are not the first of their list.
-      if (first && step->before.empty() && !step->name().empty())
-        gaps_.push_back({step->each, step->name(), false, false, top});
-      const auto next = std::find_if(step + 1, steps_.end(), [](const ListedStep& one) { return one.each.empty(); });
-      contributed = contributed || (top && std::any_of(step, next, [](const ListedStep& one) {
-                                      return operation(one.op()).adds == Operation::Adds::gradient;
-                                    }));
-      if (!step->name().empty())
-        gaps_.push_back({step->each, step->name(), true, top && step->name() == last_top, top && !contributed});
+      if (first && step.before.empty()) put(false, false);
+      put(true, step.each.empty() && step.name() == last_top);
     }
   }
 

@@ -13,6 +13,13 @@ namespace lockstep::diagnosis {
 
 namespace {
 
+/// What is said again goes with what is restored.
+bool restores_alone(const FoundRepair& repair) {
+  const auto end = repair.edits.end() - static_cast<std::ptrdiff_t>(repair.said_again);
+  return std::all_of(repair.edits.begin(), end,
+                     [](const Candidate& edit) { return edit.kind == Candidate::Kind::restore; });
+}
+
 auto rank_of(const FoundRepair& repair) {
   std::size_t length = 0;
   for (const Candidate& edit : repair.edits) length += write_json(to_json(edit.edit)).size();
@@ -66,25 +73,15 @@ int distance_of(const Candidate& candidate) {
   }
 }
 
-bool is_repair(const FoundRepair& repair) {
-  return !repair.loses_norm || std::all_of(repair.edits.begin(), repair.edits.end(),
-                                           [](const Candidate& edit) { return edit.kind == Candidate::Kind::restore; });
-}
+bool is_repair(const FoundRepair& repair) { return !repair.loses_norm || restores_alone(repair); }
 
 bool is_strange(const FoundRepair& repair) {
-  const Candidate& first = repair.edits.front();
   // What a file has added may be what it asks for.
-  if (first.kind == Candidate::Kind::restore && first.edit.action != Edit::Action::drop) return false;
+  if (restores_alone(repair) && repair.edits.front().edit.action != Edit::Action::drop) return false;
   return (repair.other_owners && !repair.owners_as_reduced) || repair.loses_norm;
 }
 
-bool is_restored(const FoundRepair& repair) {
-  // What is said again goes with what is restored.
-  const auto end = repair.edits.end() - static_cast<std::ptrdiff_t>(repair.said_again);
-  return repair.distance == 0 && std::all_of(repair.edits.begin(), end, [](const Candidate& edit) {
-           return edit.kind == Candidate::Kind::restore;
-         });
-}
+bool is_restored(const FoundRepair& repair) { return repair.distance == 0 && restores_alone(repair); }
 
 bool ranks_before(const FoundRepair& a, const FoundRepair& b) { return rank_of(a) < rank_of(b); }
 

@@ -38,13 +38,18 @@ RepairSearch SearchForRepairs::run() {
     search();
   } catch (const OverBudget& over) {
     found_.cut_off = over.what();
+    drop_what_loses_norms();
     if (found_.repairs.empty() && all_back_is_) found_.repairs.push_back(std::move(*all_back_is_));
   }
   if (!found_.cut_off.empty() || found_.limit > 0) count_not_tried();
-  // What is in no norm is in none wrongly, and the gradient is not clipped by the norm of all of it.
-  found_.without_norm = std::erase_if(found_.repairs, [](const FoundRepair& repair) { return !is_repair(repair); });
+  drop_what_loses_norms();
   std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
   return std::move(found_);
+}
+
+/// What is in no norm is in none wrongly, and the gradient is not clipped by the norm of all of it.
+void SearchForRepairs::drop_what_loses_norms() {
+  found_.without_norm += std::erase_if(found_.repairs, [](const FoundRepair& repair) { return !is_repair(repair); });
 }
 
 bool SearchForRepairs::is_at_limit() {
@@ -288,16 +293,25 @@ void SearchForRepairs::keep_right_here() {
 void SearchForRepairs::drop_wrong_here() {
   constexpr std::size_t most_looked_at = 8;
   if (!own_sizes_) own_sizes_.emplace(result_);
-  std::stable_sort(found_.repairs.begin(), found_.repairs.end(), [&](const FoundRepair& a, const FoundRepair& b) {
-    return options_.order ? options_.order(a) < options_.order(b) : ranks_before(a, b);
+  std::vector<FoundRepair*> list;
+  for (FoundRepair& repair : found_.repairs) list.push_back(&repair);
+  std::stable_sort(list.begin(), list.end(), [&](const FoundRepair* a, const FoundRepair* b) {
+    return options_.order ? options_.order(*a) < options_.order(*b) : ranks_before(*a, *b);
   });
   const auto is_wrong = [](const FoundRepair& repair) { return repair.right_at_own_sizes == false; };
-  for (std::size_t at = 0; at < std::min(most_looked_at, found_.repairs.size()); ++at) {
-    own_sizes_->look_at(found_.repairs[at]);
-    if (!is_wrong(found_.repairs[at])) break;
+  if (list.size() > most_looked_at) list.resize(most_looked_at);
+  for (FoundRepair* repair : list) {
+    own_sizes_->look_at(*repair);
+    if (!is_wrong(*repair)) break;
+  }
+  // Its numbers mean the repairs that there were, and what was wrong here is not found once more.
+  std::vector<std::uint64_t> gone;
+  for (const auto& [steps, number] : seen_) {
+    if (number != no_repair && is_wrong(found_.repairs[number])) gone.push_back(steps);
   }
   const std::size_t dropped = std::erase_if(found_.repairs, is_wrong);
-  if (dropped > 0) seen_.clear();  // its numbers mean the repairs that there were
+  if (dropped > 0) seen_.clear();
+  for (const std::uint64_t steps : gone) seen_.emplace(steps, no_repair);
   found_.wrong_at_own_sizes += static_cast<int>(dropped);
 }
 
@@ -309,7 +323,9 @@ std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const
   for (Candidate& candidate : edits_together(steps, singles))
     candidates[distance_of(candidate)].push_back(std::move(candidate));
   for (Candidate& candidate : singles) candidates[distance_of(candidate)].push_back(std::move(candidate));
-  for (std::vector<Candidate> more : {normalizing_edits(steps, space_.values()), norm_splits(steps, space_.values())}) {
+  const std::vector<Parameter>& parameters = space_.steps().schedule_of().model.parameters();
+  for (std::vector<Candidate> more :
+       {normalizing_edits(steps, space_.values()), norm_splits(steps, space_.values(), parameters)}) {
     for (Candidate& candidate : more) candidates[distance_of(candidate)].push_back(std::move(candidate));
   }
   return candidates;
@@ -430,7 +446,9 @@ void SearchForRepairs::seconds(const Candidate& first, bool inserts) {
   if (!steps) return;
   const std::vector<ListedStep> list = listed_steps(*steps);
   std::vector<Candidate> all = inserts ? insertions(list, space_.values()) : edits_of_steps(*steps, space_.values());
-  if (!inserts) std::ranges::move(norm_splits(*steps, space_.values()), std::back_inserter(all));
+  if (!inserts)
+    std::ranges::move(norm_splits(*steps, space_.values(), space_.steps().schedule_of().model.parameters()),
+                      std::back_inserter(all));
   for (const Candidate& second : all) {
     if (is_at_limit()) return;
     if (space_.is_relevant(second, list)) answer_to({&first, &second});

@@ -55,6 +55,7 @@ class SearchForRepairs {
   void sequential();
   void seconds(const Candidate& first, bool inserts);
   bool is_at_limit();
+  void drop_what_loses_norms();
   void count_not_tried();
 
   const CheckResult& result_;

@@ -57,6 +57,9 @@ RepairSearch find_repairs(const CheckResult& result, const RepairOptions& option
       return search;
     RepairSearch here = SearchForRepairs(result, options, {}).run();
     here.tried += search.tried;
+    here.without_norm += search.without_norm;
+    here.wrong_at_own_sizes += search.wrong_at_own_sizes;
+    if (here.at.empty()) here.at = search.at;
     if (here.cut_off.empty() && here.limit == 0) {
       here.limit = search.limit;
       here.not_tried = search.not_tried;

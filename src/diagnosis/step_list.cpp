@@ -88,6 +88,18 @@ std::vector<std::vector<const ListedStep*>> steps_alike(const std::vector<Listed
   return found;
 }
 
+bool is_before_contributions(const std::vector<ListedStep>& list, const ListedStep& step, bool after) {
+  if (!step.each.empty()) return false;
+  const auto first = std::find_if(list.begin(), list.end(), [](const ListedStep& one) {
+    return operation(one.op()).adds == Operation::Adds::gradient;
+  });
+  const auto own = list.begin() + (&step - list.data());
+  if (!after) return own <= first;
+  if (own >= first) return false;
+  // It may be a loop, with the contribution in it.
+  return first == list.end() || std::any_of(own + 1, first, [](const ListedStep& one) { return one.each.empty(); });
+}
+
 bool is_written(const std::vector<ListedStep>& list, const std::string& buffer, const std::string& result,
                 const Parameter& parameter) {
   return buffer == result || std::any_of(list.begin(), list.end(), [&](const ListedStep& one) {

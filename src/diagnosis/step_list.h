@@ -31,6 +31,9 @@ std::vector<std::vector<const ListedStep*>> steps_together(const std::vector<Lis
 /// Two or more each, in order.
 std::vector<std::vector<const ListedStep*>> steps_alike(const std::vector<ListedStep>& list);
 
+/// Whether nothing was contributed yet beside the step: there is nothing to reduce or to scale.
+bool is_before_contributions(const std::vector<ListedStep>& list, const ListedStep& step, bool after);
+
 /// Whether a buffer holds anything of a parameter: that of the optimizer does, another one where a backward with the
 /// parameter's uses writes it, or a step that adds another buffer or what is left over.
 bool is_written(const std::vector<ListedStep>& list, const std::string& buffer, const std::string& result,

@@ -206,7 +206,8 @@ bool verify_change(const CheckResult& result, const WhatIf& change, Repair& repa
   }
 }
 
-std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& search, std::size_t most) {
+std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& search, std::size_t most,
+                                 std::size_t* without_norm) {
   constexpr std::size_t most_at_once = 4;
   struct Verified {
     Repair repair;
@@ -229,6 +230,7 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
     }
     for (std::future<Verified>& future : running) {
       Verified one = future.get();
+      if (one.stands && one.loses_norm() && without_norm != nullptr) ++*without_norm;
       if (!one.stands || one.loses_norm()) continue;
       if (!one.strange && one.repair.reach != Repair::Reach::some_sizes) ++good;
       list.push_back(std::move(one));

@@ -19,6 +19,8 @@ bool verify_change(const CheckResult& result, const WhatIf& change, Repair& repa
 /// The best `most` of what was found that stand at the file's own sizes: of each kind one, those that are proved for
 /// more sizes first, else in the order in which they were found. A few more than `most` are verified where not all of
 /// the first ones are right for other sizes.
-std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& search, std::size_t most);
+/// `without_norm`, where it is given, becomes how many were left out as ranks count or clip less with them than before.
+std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& search, std::size_t most,
+                                 std::size_t* without_norm = nullptr);
 
 }  // namespace lockstep::diagnosis

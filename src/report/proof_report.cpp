@@ -159,7 +159,7 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
     text += fmt::format("  {} are refused together: {}\n", describe(refused.sizes), refused.why);
   for (const Proof::Rule& rule : proof.rules)
     text += fmt::format("  sizes are refused where {}: {}\n", rule.condition, report::one_line_text(rule.why));
-  if (wrong) {
+  if (wrong && !proof.wrong_parameters.empty()) {
     std::vector<std::string> names = proof.wrong_parameters;
     constexpr std::size_t most = 6;
     const std::size_t all = names.size();

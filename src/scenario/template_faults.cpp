@@ -89,7 +89,7 @@ bool Template::is_mixed(const Json& value) const {
 
 unsigned Template::kinds(const Json& value) const {
   constexpr unsigned nothing = 1, number = 2, truth = 4, text = 8, any = 15;
-  const std::function<unsigned(const Node&)> of = [&](const Node& node) -> unsigned {
+  const auto of = [&](const Node& node) -> unsigned {
     const auto found = node.kind == Kind::name ? names_.find(node.text) : names_.end();
     const ExpressionValue* known = found != names_.end()      ? &found->second
                                    : node.kind == Kind::value ? &node.value

@@ -272,6 +272,7 @@ void compare_classes(const Case& one, const Scenario& plain, Comparison& found) 
 
 }  // namespace
 
+/// A road of its own: what a user would write.
 Json with_numbers(const Json& document, const Sizes& sizes) {
   Json changed = document;
   Json layout = document.find("layout") != nullptr ? *document.find("layout") : Json::object();
@@ -279,7 +280,7 @@ Json with_numbers(const Json& document, const Sizes& sizes) {
   const auto size_of = [&](Axis axis) { return sizes.axes.at(axis); };
   if (sizes.axes.contains(Axis::dp_shard)) layout.remove("dp");
   if (sizes.axes.contains(Axis::edp)) {
-    for (const char* derived : {"edp", "dp_shard", "dp_replicate"}) layout.remove(derived);
+    for (const char* derived : {"dp_shard", "dp_replicate"}) layout.remove(derived);
     layout.set("dp", Json::number(std::to_string(size_of(Axis::ep) * size_of(Axis::edp))));
     if (layout.find("etp") != nullptr) layout.set("etp", Json::number(std::to_string(size_of(Axis::tp))));
   }

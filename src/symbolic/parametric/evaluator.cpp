@@ -241,7 +241,7 @@ bool Evaluator::compare(const std::string& op, int difference, const EvaluationC
                            "whether \"" + expression::shown(node) + "\" holds depends on " +
                                (has_tokens(world_.polynomials(), difference) ? "numbers of tokens" : "sizes") +
                                " that are open",
-                           conditions_with(node, {}, context));
+                           DependsOnSizes::Conditions{});
     }
     return holds;
   };

@@ -271,7 +271,7 @@ void ParametricEngine::State::sample(FollowedClass& one, ParametricSample& all) 
   std::optional<int> shown;
   for (const int logical : wrong_of(one)) {
     const std::vector<int> names = model.trained(logical);
-    // FollowedClass of several names has other names on other ranks.
+    // One of several names has other names on other ranks.
     if (shown && names.size() == 1 && world->even(logical)) {
       all.like.emplace(names.front(), model.trained(*shown).front());
       continue;

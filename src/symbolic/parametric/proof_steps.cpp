@@ -278,7 +278,7 @@ Json guards(const CaseSizes& one) {
   return Json::array(std::move(list));
 }
 
-/// The conditions as texts, in their order, and what names in these stand for: parts of long ones that stand there
+/// The conditions in the order of their texts, and what names in these stand for: parts of long ones that stand there
 /// several times.
 void write_conditions(const Expressions& decided, Json& entry) {
   std::set<std::string> texts;

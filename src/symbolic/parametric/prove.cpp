@@ -178,6 +178,7 @@ void Prover::State::try_own(const Scenario& file) {
   }
   if (!proof.counterexample) return;
   proof.counterexample->of_file = true;
+  if (!proof.counterexample->parameter.empty()) proof.wrong_parameters = {proof.counterexample->parameter};
   proof.verdict = Proof::Verdict::wrong;
   proof.statement = "wrong at the sizes of the file; " + proof.statement;
 }
