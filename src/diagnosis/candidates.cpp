@@ -85,8 +85,6 @@ class StepEdits : private StepEditor {
 
   /// Behind the loop there is no micro-batch, so that a condition on it stays behind.
   void move_beside(const ListedStep& other, bool after) {
-    const bool needs_something = step_.op == Op::scale || operation(step_.op).collective;
-    if (needs_something && is_before_contributions(list_, other, after)) return;
     std::vector<Candidate> together;
     if (!listed_.each.empty() && other.each.empty() && is_in_iterations()) together.push_back(in_every_iteration());
     add(Kind::move, Edit::move(step_.name, other.name(), after), std::move(together));

@@ -19,8 +19,7 @@ struct Gap {
   std::string each;  ///< the list that it is in
   std::string beside;
   bool after = false;
-  bool end = false;    ///< behind the last step of the top level
-  bool early = false;  ///< nothing was contributed there yet
+  bool end = false;  ///< behind the last step of the top level
 };
 
 class Insertions {
@@ -60,12 +59,9 @@ class Insertions {
     for (const ListedStep& step : steps_) {
       const bool first = step.each != list && (list = step.each, !step.name().empty());
       if (step.name().empty()) continue;
-      const auto put = [&](bool after, bool end) {
-        gaps_.push_back({step.each, step.name(), after, end, is_before_contributions(steps_, step, after)});
-      };
       // Top-level steps that follow a body are not the first of their list.
-      if (first && step.before.empty()) put(false, false);
-      put(true, step.each.empty() && step.name() == last_top);
+      if (first && step.before.empty()) gaps_.push_back({step.each, step.name(), false});
+      gaps_.push_back({step.each, step.name(), true, step.each.empty() && step.name() == last_top});
     }
   }
 
@@ -112,7 +108,6 @@ class Insertions {
   }
 
   void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection, bool of_experts) {
-    if (gap.early) return;
     for (std::size_t at = 0; at < values_.groups.size(); ++at) {
       const std::string word = word_for(of_experts ? values_.expert_groups[at] : values_.groups[at]);
       const auto over_group = [&](Op op) {
@@ -134,7 +129,6 @@ class Insertions {
 
   void factors(const Gap& gap, const std::string& buffer, const Selectors& selection,
                const std::vector<Product>& sizes) {
-    if (gap.early) return;
     const auto scale = [&](const Product& by) {
       put(gap,
           scenario::with(made("scale", Op::scale, buffer, selection), "by", &Step::by, std::optional(by.expression())));

@@ -25,6 +25,14 @@ std::set<std::string> wrong_names(const CheckResult& result) {
 
 bool inserts(const Edit& edit) { return edit.action == Edit::Action::insert; }
 
+/// Whether a collective or a scale would stand where there is nothing yet to reduce or to scale.
+bool acts_on_nothing_yet(const Edit& edit, const std::vector<ListedStep>& steps) {
+  const ListedStep *beside = find_listed(steps, edit.beside.name), *moved = find_listed(steps, edit.step.name);
+  if (beside == nullptr || (!inserts(edit) && (edit.action != Edit::Action::move || moved == nullptr))) return false;
+  const Op op = inserts(edit) ? edit.values.op : moved->op();
+  return (op == Op::scale || operation(op).collective) && is_before_contributions(steps, *beside, edit.after);
+}
+
 /// Which parameters an edit of `steps` changes anything for.
 class ChangedBy {
  public:
@@ -219,6 +227,7 @@ bool SearchSpace::is_better(const OracleAnswer& now) const {
 
 bool SearchSpace::is_relevant(const Candidate& candidate, const std::vector<ListedStep>& steps) const {
   if (base_.wrong_buffers.empty()) return true;
+  if (acts_on_nothing_yet(candidate.edit, steps)) return false;
   const ListedStep* old = find_listed(steps, candidate.step);
   if (old != nullptr && old->op() == Op::each) return true;
   const std::vector<std::string> all, &edited = candidate.edit.values.params.items();
