@@ -29,6 +29,7 @@ struct Repair {
   std::string wrong_at;               ///< the first of them at which it is not: "dp 3, micro-batches 2"; "": none
   std::set<std::string> wrong_with;   ///< of what another size makes it wrong, as files call it: "dp", "micro_batches"
   bool other_owners = false;          ///< other ranks own other elements than before
+  bool bytes_known = true;            ///< of both schedules at the file's own sizes, so that what follows is
   double added_bytes = 0;             ///< that the rank that sends most sends more than before, with ring algorithms
   std::vector<std::string> verified;  ///< engines that found it right at the file's own layout
   std::string verified_at;            ///< where none decides, the layout at which symbolic did: "dp 2, pp 2"; else ""

@@ -90,7 +90,7 @@ const FoundRepair* explaining(const CheckResult& result, RepairSearch& search, c
 /// repair that hands elements to other owners mends something, and explains nothing.
 bool explains_better(const FoundRepair& repair, std::set<std::string> divergence_steps,
                      const std::vector<ListedStep>& steps) {
-  if (is_strange(repair)) return false;
+  if (is_strange(repair)) return divergence_steps.empty();
   // A backward adds what is its own, whatever it adds that to, and a clip multiplies by what was counted before it.
   std::erase_if(divergence_steps, [&](const std::string& name) {
     const ListedStep* step = find_listed(steps, name);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "lockstep/operation.h"
@@ -21,12 +22,20 @@ namespace lockstep::diagnosis {
 
 namespace {
 
+/// Whether an example of a parameter is one of what the blamed step does.
+using IsActedOn = std::function<bool(const Parameter&)>;
+
 /// "rank 0 counts NAME in the norm 2 times instead of 1"; "" where norms are right.
-std::string numbers_of_norm(const CheckResult& result) {
+std::string numbers_of_norm(const CheckResult& result, const IsActedOn& is_acted_on) {
   const SymbolicResult* symbolic = symbolic_of(result);
   if (symbolic == nullptr || symbolic->norm.empty()) return "";
-  const NormResult& norm = symbolic->norm.front();
-  const std::string& name = result.scenario->schedule->model.parameters()[at(norm.parameter)].name;
+  const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
+  const auto own = std::find_if(symbolic->norm.begin(), symbolic->norm.end(),
+                                [&](const NormResult& one) { return is_acted_on(parameters[at(one.parameter)]); });
+  const NormResult& norm = own == symbolic->norm.end() ? symbolic->norm.front() : *own;
+  const std::string part =
+      norm.elements > 0 && norm.elements < norm.of ? fmt::format("{} of {} elements of ", norm.elements, norm.of) : "";
+  const std::string name = part + parameters[at(norm.parameter)].name;
   if (norm.counted == "mean_of_norms")
     return fmt::format("rank {} takes {} into a mean of norms, which is no norm of the whole", norm.rank, name);
   if (norm.counted == norm.expected)
@@ -36,7 +45,7 @@ std::string numbers_of_norm(const CheckResult& result) {
 }
 
 /// "rank 1 gets g3 + (g0+g1)/2 of NAME where (g0+g1+g2+g3)/2 is right"; `told` becomes the formulas in it.
-std::string numbers_of_first(const CheckResult& result, std::vector<std::string>& told) {
+std::string numbers_of_first(const CheckResult& result, const IsActedOn& is_acted_on, std::vector<std::string>& told) {
   const SymbolicResult* symbolic = symbolic_of(result);
   if (symbolic == nullptr || result.verdict != Verdict::mismatch) return "";
   const Schedule& schedule = *result.scenario->schedule;
@@ -45,7 +54,19 @@ std::string numbers_of_first(const CheckResult& result, std::vector<std::string>
     const LocalBuffer& local = schedule.model.local(rank).buffers[at(buffer)];
     return schedule.model.parameters()[at(local.parameters.front())].name;
   };
-  for (const BufferResult& buffer : symbolic->buffers) {
+  const auto is_wrong = [](const BufferResult& buffer) {
+    return std::any_of(buffer.pieces.begin(), buffer.pieces.end(), [](const PieceResult& one) { return !one.right; });
+  };
+  const auto is_own = [&](const BufferResult& buffer) {
+    const std::vector<int>& own = schedule.model.local(buffer.rank).buffers[at(buffer.buffer)].parameters;
+    return is_wrong(buffer) && std::any_of(own.begin(), own.end(), [&](int parameter) {
+             return is_acted_on(schedule.model.parameters()[at(parameter)]);
+           });
+  };
+  const auto own = std::find_if(symbolic->buffers.begin(), symbolic->buffers.end(), is_own);
+  for (auto each = own == symbolic->buffers.end() ? symbolic->buffers.begin() : own; each != symbolic->buffers.end();
+       ++each) {
+    const BufferResult& buffer = *each;
     for (const PieceResult& piece : buffer.pieces) {
       if (piece.right) continue;
       const std::string words =
@@ -63,7 +84,7 @@ std::string numbers_of_first(const CheckResult& result, std::vector<std::string>
     return fmt::format("nobody owns elements of {} that rank {} holds", name(unowned.rank, unowned.buffer),
                        unowned.rank);
   }
-  return numbers_of_norm(result);
+  return numbers_of_norm(result, is_acted_on);
 }
 
 /// Where a step goes, seen from where it stands.
@@ -185,8 +206,10 @@ Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
   }
   const ListedStep* blamed = find_listed(steps, edit.step);
   const bool counts = operation(blamed != nullptr ? blamed->op() : edit.edit.values.op).counts;
-  std::string numbers = counts ? numbers_of_norm(result) : "";
-  if (numbers.empty()) numbers = numbers_of_first(result, blame.formulas);
+  const ActingStep acting(blamed != nullptr ? *blamed->step : edit.edit.values);
+  const auto is_acted_on = [&](const Parameter& parameter) { return acting.acts_on(parameter); };
+  std::string numbers = counts ? numbers_of_norm(result, is_acted_on) : "";
+  if (numbers.empty()) numbers = numbers_of_first(result, is_acted_on, blame.formulas);
   if (!numbers.empty()) blame.why += "; " + numbers;
   return blame;
 }

@@ -66,6 +66,18 @@ OracleAnswer SymbolicOracle::answer(const std::vector<Edit>& edits) {
   return steps ? answer_in_place(*steps) : OracleAnswer{};
 }
 
+void SymbolicOracle::add_what_ran(OracleAnswer& answer) const {
+  try {
+    const Timeline timeline = walk(steps_.schedule_of(), AtRace::waits);
+    if (timeline.outcome.kind != Outcome::Kind::complete && timeline.outcome.kind != Outcome::Kind::race) return;
+    answer.ran = true;
+    answer.sent_bytes = static_cast<double>(communication(steps_.schedule_of(), timeline).most_bytes_of_a_rank);
+    answer.owners = owners_of(timeline);
+  } catch (const InputError&) {
+    // It ends before that.
+  }
+}
+
 OracleAnswer SymbolicOracle::answer_for(std::vector<Step> steps) { return answer_in_place(steps); }
 
 OracleAnswer SymbolicOracle::answer_in_place(std::vector<Step>& steps) {
@@ -103,6 +115,7 @@ OracleAnswer SymbolicOracle::replay() {
   const Timeline timeline = walk(schedule, AtRace::ends, walks_);
   if (timeline.outcome.kind != Outcome::Kind::complete) return {.state = OracleAnswer::State::failed};
   OracleAnswer answer = answer_of(SymbolicEngine(schedule, timeline, *memory_).run(), schedule.model);
+  answer.ran = true;
   answer.sent_bytes = static_cast<double>(communication(schedule, timeline).most_bytes_of_a_rank);
   answer.owners = owners_of(timeline);
   return answer;

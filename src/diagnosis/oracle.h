@@ -29,8 +29,9 @@ struct OracleAnswer {
   std::vector<int> wrong_norms;  ///< how many of these are counted wrong
   int count = 0;                 ///< of them all
   int distance = 0;              ///< of them all: 1 for one multiple of what is right, 2 for anything else
-  double sent_bytes = 0;         ///< unless it failed: in the first optimizer step, by the rank that sends most
-  std::size_t owners = 0;        ///< likewise: a hash of who owns what in the end
+  bool ran = false;              ///< to its end, so that what follows is known
+  double sent_bytes = 0;         ///< in the first optimizer step, by the rank that sends most
+  std::size_t owners = 0;        ///< a hash of who owns what in the end
 
   bool right() const { return state == State::right; }
 };
@@ -55,6 +56,8 @@ class SymbolicOracle : public Oracle {
   OracleAnswer answer_for(std::vector<Step> steps);
   /// The same without a copy: they are what they were when it returns or throws.
   OracleAnswer answer_in_place(std::vector<Step>& steps);
+  /// Of the steps as they are, which failed: what they would have done where each race is waited for.
+  void add_what_ran(OracleAnswer& answer) const;
   const scenario::EditableSteps& steps() const { return steps_; }
   scenario::EditableSteps& steps() { return steps_; }
 

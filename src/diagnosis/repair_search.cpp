@@ -9,6 +9,7 @@
 #include "src/base/budget.h"
 #include "src/diagnosis/idioms.h"
 #include "src/diagnosis/inserts.h"
+#include "src/diagnosis/kept_norms.h"
 #include "src/diagnosis/repair_order.h"
 #include "src/diagnosis/workload.h"
 #include "src/scenario/step_keys.h"
@@ -149,9 +150,8 @@ std::optional<OracleAnswer> SearchForRepairs::answer_to(const std::vector<const 
   } else {
     seen->second = found_.repairs.size();
     const OracleAnswer& base = space_.base();
-    const bool failed = base.state == OracleAnswer::State::failed;
     found_.repairs.push_back(
-        repair_of(edits, answer.sent_bytes - (failed ? 0 : base.sent_bytes), !failed && answer.owners != base.owners));
+        repair_of(edits, answer.sent_bytes - base.sent_bytes, base.ran && answer.owners != base.owners));
   }
   return answer;
 }
@@ -162,9 +162,10 @@ FoundRepair SearchForRepairs::repair_of(const std::vector<const Candidate*>& edi
   repair.edits = one_by_one(edits);
   repair.touches_right = space_.touches_right(repair.edits);
   repair.added_bytes = added_bytes;
+  repair.bytes_known = space_.sizes().empty() && space_.base().ran;
   repair.other_owners = other_owners;
   const Idioms idioms(space_.steps().steps(), space_.steps().schedule_of());
-  repair.loses_norm = idioms.loses_norm(repair.edits);
+  repair.loses_norm = idioms.loses_norm(repair.edits) || runs_fewer_norms(repair.edits);
   repair.ends_backward = idioms.ends_backward(repair.edits);
   repair.owners_as_reduced = idioms.leaves_owners_to_reductions(repair.edits);
   repair.distance = idioms.distance(repair.edits);
@@ -181,6 +182,24 @@ FoundRepair SearchForRepairs::repair_of(const std::vector<const Candidate*>& edi
   repair.acts_elsewhere = space_.acts_elsewhere(repair.edits.front());
   repair.factor_place = idioms.factor_place(repair.edits);
   return repair;
+}
+
+/// Where another norm says that it counts the same it may never run.
+bool SearchForRepairs::runs_fewer_norms(const std::vector<Candidate>& edits) const {
+  const std::vector<ListedStep> list = listed_steps(space_.steps().steps());
+  const bool touches = std::any_of(edits.begin(), edits.end(), [&](const Candidate& edit) {
+    const ListedStep* step = find_listed(list, edit.step);
+    return step != nullptr && (operation(step->op()).counts || operation(step->op()).clips());
+  });
+  if (!touches) return false;
+  std::vector<const Edit*> plain;
+  for (const Candidate& edit : edits) plain.push_back(&edit.edit);
+  std::optional<std::vector<Step>> steps = space_.steps().edited(plain);
+  if (!steps) return false;
+  const Schedule& before = space_.steps().schedule_of();
+  Schedule after = before;
+  after.steps = std::move(*steps);
+  return keeps_norms(before, after) == false;
 }
 
 bool SearchForRepairs::is_wanted(const FoundRepair& repair) const {

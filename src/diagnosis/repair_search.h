@@ -37,6 +37,7 @@ class SearchForRepairs {
 
   std::optional<OracleAnswer> answer_to(const std::vector<const Candidate*>& edits);
   FoundRepair repair_of(const std::vector<const Candidate*>& edits, double added_bytes, bool other_owners) const;
+  bool runs_fewer_norms(const std::vector<Candidate>& edits) const;
   bool is_wanted(const FoundRepair& repair) const;
   bool has_ordinary_repair() const;
   bool has_good_repair(int distance);

@@ -38,6 +38,7 @@ Repair FoundRepair::plain() const {
   repair.reach = everywhere() ? Repair::Reach::layouts_tried : Repair::Reach::some_sizes;
   repair.other_owners = other_owners;
   repair.added_bytes = added_bytes;
+  repair.bytes_known = bytes_known;
   return repair;
 }
 

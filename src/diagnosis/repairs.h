@@ -33,6 +33,7 @@ struct FoundRepair {
   bool is_alike = false;             ///< another one of its kind stands before it
   bool touches_right = false;        ///< a step that it changes or adds acts on parameters that are right
   double added_bytes = 0;            ///< that the rank that sends most sends more than before, at the small sizes
+  bool bytes_known = false;          ///< they are of the file's own sizes, and what was there before ran
   bool looked_at_own_sizes = false;  ///< whether what follows is known
   std::optional<bool> right_at_own_sizes;  ///< of the file; nothing where no engine decides
   std::string verified_by;                 ///< the engine that says so

@@ -135,6 +135,7 @@ bool SearchSpace::find() {
     if (!base_.right()) break;
   }
   if (all_ == nullptr || base_.right() || base_.state == OracleAnswer::State::not_applicable) return false;
+  if (base_.state == OracleAnswer::State::failed) all_->add_what_ran(base_);
   few_base_ = base_;
   if (base_.state != OracleAnswer::State::wrong) return true;
   std::vector<Parameter> few = few_of(classes, wrong_names(*small_));

@@ -138,6 +138,19 @@ bool replay_on_host(const Scenario& scenario, Repair& repair) {
   return true;
 }
 
+/// That the rank that sends most sends in an optimizer step, with each race waited for; nothing of a large layout,
+/// which is not walked, and where ranks wait for each other.
+std::optional<double> most_bytes(const CheckResult& result) {
+  if (!result.timeline) return std::nullopt;
+  const Schedule& schedule = *result.scenario->schedule;
+  const auto bytes_of = [&](const Timeline& timeline) {
+    return static_cast<double>(communication(schedule, timeline).most_bytes_of_a_rank);
+  };
+  if (result.timeline->outcome.kind == Outcome::Kind::complete) return bytes_of(*result.timeline);
+  if (result.timeline->outcome.kind != Outcome::Kind::race) return std::nullopt;
+  return bytes_of(walk(schedule, AtRace::waits));
+}
+
 /// Whether a repair of a file with sizes that are "any" is right for what the file asks, and not only at the sizes that
 /// stand for them here. Where that is not decided the repair says so.
 bool answers_file(const CheckResult& result, const WhatIf& change, Repair& repair) {
@@ -190,12 +203,9 @@ bool verify_change(const CheckResult& result, const WhatIf& change, Repair& repa
     repair.verified.emplace_back(symbolic_of(there) != nullptr ? "symbolic" : "parametric");
     repair.keeps_norms = keeps_norms(*result.scenario->schedule, *repaired->schedule);
     if (!replay_on_host(*repaired, repair)) return false;
-    const auto most_bytes = [](const CheckResult& of) {
-      return communication(*of.scenario->schedule, *of.timeline).most_bytes_of_a_rank;
-    };
-    // A large layout is not walked; what the search reckoned stays.
-    if (there.timeline && result.timeline)
-      repair.added_bytes = static_cast<double>(most_bytes(there) - most_bytes(result));
+    const std::optional<double> before = most_bytes(result), after = most_bytes(there);
+    repair.bytes_known = before && after;
+    if (repair.bytes_known) repair.added_bytes = *after - *before;
     prove(*repaired, repair);
     return answers_file(result, change, repair);
   } catch (const InputError&) {

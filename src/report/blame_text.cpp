@@ -118,7 +118,7 @@ void write_json_repair(const Repair& repair, JsonWriter& json) {
   json.key("proof").string(repair.proof);
   json.key("other_owners").boolean(repair.other_owners);
   if (repair.keeps_norms) json.key("keeps_norms").boolean(*repair.keeps_norms);
-  json.key("added_bytes_per_rank").number(std::llround(repair.added_bytes));
+  if (repair.bytes_known) json.key("added_bytes_per_rank").number(std::llround(repair.added_bytes));
   json.end_object();
 }
 

@@ -181,7 +181,8 @@ void repair_text(const CheckResult& result, const RepairFindings& findings, bool
     for (const std::string& step : repair.steps) {
       if (std::find(steps.begin(), steps.end(), step) == steps.end()) steps.push_back(step);
     }
-    write(fmt::format("\n  {}. {}; {}{}{}\n", ++number, fmt::join(steps, ", "), added_bytes_text(repair.added_bytes),
+    write(fmt::format("\n  {}. {}{}{}{}\n", ++number, fmt::join(steps, ", "),
+                      repair.bytes_known ? "; " + added_bytes_text(repair.added_bytes) : "",
                       repair.other_owners ? "; changes which ranks own the gradient" : "", norms_text(repair)));
     for (const Edit& edit : repair.edits) write("     " + one_line(to_json(edit)) + "\n");
     write(fmt::format("     {}\n     {}\n", reach_text(repair), replay_text(own_sizes(result), repair)));

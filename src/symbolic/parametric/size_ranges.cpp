@@ -185,6 +185,21 @@ class RangeEvaluator {
     return std::nullopt;
   }
 
+  /// Whether it is a whole number at all sizes.
+  bool is_whole(const Node& node) {
+    return wholes_(node, [&] {
+      const auto all = [&] {
+        return std::all_of(node.children.begin(), node.children.end(),
+                           [&](const auto& child) { return is_whole(*child); });
+      };
+      const auto* value = std::get_if<Rational>(&node.value);
+      if (node.kind == Node::Kind::value) return value != nullptr && value->is_integer();
+      if (node.kind == Node::Kind::call) return node.text == "floor" || node.text == "ceil" || all();
+      if (node.kind == Node::Kind::binary) return (node.text == "+" || node.text == "-" || node.text == "*") && all();
+      return node.kind == Node::Kind::name || (node.kind == Node::Kind::negate && all());
+    });
+  }
+
   /// A least common multiple of positive whole numbers is a multiple of each, and divides their product.
   std::optional<SizeRange> common_multiple(const Node& node) {
     SizeRange result = SizeRange::exactly(Rational(1));
@@ -192,7 +207,8 @@ class RangeEvaluator {
     bool ends = true, known = true;
     for (const auto& child : node.children) {
       const auto argument = number(*child);
-      if (!argument || !is_positive(*argument)) return std::nullopt;
+      // Of anything else it is a mistake of the file at the sizes where it is no whole number.
+      if (!argument || !is_positive(*argument) || !(argument->is_one() || is_whole(*child))) return std::nullopt;
       result.low = std::max(*result.low, *argument->low);
       ends = ends && argument->high;
       known = known && argument->is_one();
@@ -232,6 +248,7 @@ class RangeEvaluator {
   }
 
   const RangeOf& range_of_;
+  expression::OncePerNode<bool> wholes_;
   expression::OncePerNode<std::optional<bool>> truths_;
   expression::OncePerNode<std::optional<SizeRange>> numbers_;
 };
