@@ -93,7 +93,7 @@ endfunction()
 # names in their unnamed namespaces must differ therefore. The presets for coverage and a debugger, and clang-tidy, take each source by itself.
 # Where much is changed the parts are smaller, so that a change is compiled in seconds.
 set(LOCKSTEP_SOURCES_AT_ONCE 24 CACHE STRING "So many sources of a folder are compiled as one; 1: each by itself")
-set(LOCKSTEP_MOST_AT_ONCE_symbolic 6)
+set(LOCKSTEP_MOST_AT_ONCE_symbolic 12)
 set(LOCKSTEP_MOST_AT_ONCE_tests 16)
 
 # lockstep_compiled_together(TARGET FOLDER)

@@ -193,6 +193,7 @@ bool SearchForRepairs::runs_fewer_norms(const std::vector<Candidate>& edits) con
   });
   if (!touches) return false;
   std::vector<const Edit*> plain;
+  plain.reserve(edits.size());
   for (const Candidate& edit : edits) plain.push_back(&edit.edit);
   std::optional<std::vector<Step>> steps = space_.steps().edited(plain);
   if (!steps) return false;
@@ -313,6 +314,7 @@ void SearchForRepairs::drop_wrong_here() {
   constexpr std::size_t most_looked_at = 8;
   if (!own_sizes_) own_sizes_.emplace(result_);
   std::vector<FoundRepair*> list;
+  list.reserve(found_.repairs.size());
   for (FoundRepair& repair : found_.repairs) list.push_back(&repair);
   std::stable_sort(list.begin(), list.end(), [&](const FoundRepair* a, const FoundRepair* b) {
     return options_.order ? options_.order(*a) < options_.order(*b) : ranks_before(*a, *b);

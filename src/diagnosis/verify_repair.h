@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "lockstep/scenario.h"
 #include "src/diagnosis/repairs.h"
 
 namespace lockstep::diagnosis {

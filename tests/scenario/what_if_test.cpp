@@ -72,11 +72,12 @@ TEST_CASE("a scenario at sizes is the file with these sizes in it") {
                                    {{}, 2},
                                    {{{Axis::pp, 1}}, {}, {Axis::dp}},
                                    {{}, {}, {Axis::tp, Axis::pp}}};
-  std::size_t number = 0, read = 0;
+  std::size_t number = 0, tried = 0, read = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/scenarios")) {
     const std::filesystem::path& path = entry.path();
     const bool is_large = path.parent_path().filename() == "scale";  // a second each
     if (path.extension() != ".json" || is_large || !test::is_tried(number++)) continue;
+    ++tried;
     INFO(path.string());
     const std::string file = path.string();
     Json document;
@@ -92,7 +93,7 @@ TEST_CASE("a scenario at sizes is the file with these sizes in it") {
       read += there.starts_with("{") ? 1 : 0;
     }
   }
-  CHECK(read >= number);
+  CHECK(read >= tried);
 }
 
 TEST_CASE("sizes of dp, of its parts and of the expert mesh take each other's place") {
