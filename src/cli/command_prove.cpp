@@ -133,9 +133,9 @@ Command prove_command() {
       "Then it follows all ranks at once, exactly, in a time that does not depend on the sizes. The answer holds for "
       "every number of ranks and, where tokens are uneven, for every number of tokens: right for every size; or for "
       "which sizes it is wrong, with the smallest layout at which it is, replayed on every rank. Sizes that the "
-      "scenario refuses are listed with its reason, and so is what a proof cannot follow; where that leaves it "
-      "undecided, the "
-      "sizes in the file are replayed as well, and `lockstep check` decides about these. Exit status 0 if it is proved "
+      "scenario refuses are listed with its reason, and so is what a proof cannot follow; where the sizes in "
+      "the file are among that they are replayed, and `lockstep check` decides about these. Exit status 0 if it is "
+      "proved "
       "right, 1 if it is "
       "wrong for some size or not "
       "decided.";

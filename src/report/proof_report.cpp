@@ -46,14 +46,18 @@ std::string what_is_wrong(const Proof::Counterexample& example) {
   return fmt::format("rank {} gets {} for {}, not {}", example.rank, example.got, example.parameter, example.expected);
 }
 
-/// "  smallest: tp 1, dp 2: rank 0 gets …"; "  the file: " where it is its own layout; unless `verbose`, on lines of
+/// "  smallest: tp 1, dp 2: rank 0 gets …"; "  smallest that was found: " unless all sizes could be followed (`all`);
+/// "  the file: " where it is its own layout; unless `verbose`, on lines of
 /// page_width with short formulas.
-std::string smallest_text(Proof::Counterexample example, bool verbose) {
+std::string smallest_text(Proof::Counterexample example, bool all, bool verbose) {
   if (!verbose) {
     for (std::string* formula : {&example.got, &example.expected})
       *formula = report::unbroken(report::elided(*formula, report::widest_in_sentence));
   }
-  const std::string line = fmt::format("  {}: {}: {}", example.of_file ? "the file" : "smallest",
+  const std::string line = fmt::format("  {}: {}: {}",
+                                       example.of_file ? "the file"
+                                       : all           ? "smallest"
+                                                       : "smallest that was found",
                                        describe(example.sizes), what_is_wrong(example));
   return (verbose ? line : report::wrapped(line, 4)) + "\n";
 }
@@ -169,7 +173,7 @@ std::string findings_text(const Scenario& scenario, const Proof& proof, const Re
     }
     text += fmt::format("  wrong: {}\n", fmt::join(names, ", "));
   }
-  if (proof.counterexample) text += smallest_text(*proof.counterexample, options.verbose);
+  if (proof.counterexample) text += smallest_text(*proof.counterexample, proof.limits.empty(), options.verbose);
   std::size_t shown = 0;
   for (const Proof::Limit& limit : proof.limits) {
     if (!options.verbose && ++shown > 3) {

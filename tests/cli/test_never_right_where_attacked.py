@@ -121,6 +121,33 @@ def test_an_expert_that_small_meshes_have_not_leaves_no_digit_out(when, asked, f
     assert proof["verdict"] == "wrong" and proof["statement"].startswith("wrong as soon as edp ≥ 4, or ep ≥ 2 and edp ≥ 2")
 
 
+def test_a_coordinate_from_the_end_is_seen_to_move_also_where_one_size_was_allowed(asked):
+    # Beside ep 1 the size 2 of edp is refused, and at 3 the third coordinate from the end is the first one: it was taken for that at all sizes.
+    backward = {"name": "m", "op": "each", "steps": [{"name": "b", "op": "backward", "by": "1 / tokens"}]}
+    steps = [backward, {"name": "mean", "op": "scale", "by": "1 / (micro_batches * dp)"}, {"name": "two", "op": "all_reduce", "over": {"dp": [0, -3]}},
+             {"name": "whole", "op": "reduce_scatter", "over": "dp", "params": ["norm"]},
+             {"name": "expert", "op": "reduce_scatter", "over": "edp", "params": ["expert"]}]
+    document = scenario({"dp": 6, "ep": 6}, {"steps": steps}, {"parameters": [{"name": "norm", "shape": []}, {"name": "expert", "shape": []}]})
+    document["batch"] = {"loss": "micro_batch_mean"}
+    assert [asked(document, dp=dp, ep=1) for dp in (3, 4, 5)] == ["match", "mismatch", "mismatch"]
+    proof = asked(document)
+    assert proof["verdict"] == "wrong" and "wrong as soon as edp ≥ 4" in proof["statement"]
+
+
+def test_a_file_that_is_wrong_at_its_own_sizes_is_told_so_beside_others_that_are_wrong(run, tmp_path):
+    # The deadlock at dp 2 was not told of, and the smallest that is wrong was dp 64.
+    steps = [MICRO_BATCHES, {"name": "sum", "op": "all_reduce", "over": "dp", "when": "rank.dp == 0 or dp > 19"},
+             {"name": "twice", "op": "scale", "by": "2", "when": "dp >= 64"}]
+    document = scenario({"dp": 2}, {"steps": steps}, {"parameters": [{"name": "w", "shape": [4]}]})
+    (tmp_path / "case.json").write_text(json.dumps(document))
+    said = run("prove", "case.json").stdout
+    assert "  wrong at the sizes of the file; wrong as soon as dp ≥ 64" in said
+    assert ", 1 micro-batch: a deadlock\n" in said and "smallest" not in said
+    (tmp_path / "case.json").write_text(json.dumps({**document, "layout": {"dp": 20}}))
+    said = run("prove", "case.json").stdout
+    assert "  smallest that was found: tp 1, cp 1, sp 1, dp 64," in said  # dp 2 could not be followed
+
+
 def test_what_a_repair_is_proved_for_is_not_wrong_at_a_size_that_was_tried(run):
     # The third one of a schedule of OpenXLA was "right for every size" beside "wrong at micro-batches 2".
     report = json.loads(run("repair", "-f", "json", str(OPENXLA)).stdout)

@@ -116,6 +116,11 @@ void SingledOut::add(const SingledOut& other) {
   from_end.insert(other.from_end.begin(), other.from_end.end());
 }
 
+bool singles_out(const Layouts& layouts, Axis axis, const Sizes& sizes) {
+  const auto scenario = layouts.read(sizes);
+  return scenario != nullptr && !coordinates_named(*scenario->schedule, axis).empty();
+}
+
 SingledOut singled_out(const Layouts& layouts, Axis axis, const Sizes& one, const Sizes& other) {
   const auto read = layouts.read(one), read_other = layouts.read(other);
   const int size = one.axes.at(axis), other_size = other.axes.at(axis);

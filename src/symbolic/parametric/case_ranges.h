@@ -34,6 +34,8 @@ struct SingledOut {
   /// The least size at which all of them differ. A smaller one has less coordinates, or some of them are one.
   int least() const { return *named.rbegin() + *from_end.rbegin() + 1; }
 };
+/// Whether there are any at these sizes.
+bool singles_out(const Layouts& layouts, Axis axis, const Sizes& sizes);
 SingledOut singled_out(const Layouts& layouts, Axis axis, const Sizes& one, const Sizes& other);
 /// "it singles out the coordinate 60 of dp, …": why sizes are not looked at.
 std::string too_many_singled_out(const SingledOut& known, Axis axis);

@@ -161,8 +161,16 @@ class CaseSearch {
     return whole && span && (whole->least != span->least || whole->most != span->most);
   }
 
-  /// Layouts with another size of an axis that was cut, where those that are allowed have one alone: its second size
-  /// may be refused beside those of other axes.
+  /// Whether two sizes of an axis are to be seen: which coordinates move with it, and which stay, is not known where it
+  /// was cut, or where some are singled out and one size alone is allowed beside these of the other axes.
+  bool needs_two(const CaseSizes& sizes, Axis axis, const Sizes& allowed) const {
+    return is_cut(sizes, axis) || std::any_of(open_.of.begin(), open_.of.end(), [&](const Layouts* layouts) {
+             return singles_out(*layouts, axis, allowed);
+           });
+  }
+
+  /// Layouts with another size of an axis of which two are needed, where those that are allowed have one alone: its
+  /// second size may be refused beside those of other axes.
   std::vector<Sizes> of_other_sizes(const CaseSizes& sizes, const std::vector<Sizes>& allowed) {
     constexpr int tried = 4;
     std::vector<Sizes> found;
@@ -170,7 +178,7 @@ class CaseSearch {
       const int only = allowed.front().axes.at(axis);
       const bool several = std::any_of(allowed.begin(), allowed.end(),
                                        [&, of = axis](const Sizes& some) { return some.axes.at(of) != only; });
-      if (several || !is_cut(sizes, axis)) continue;
+      if (several || !needs_two(sizes, axis, allowed.front())) continue;
       const Span span = *span_of(sizes, axis);
       std::vector<int> others = read_at(axis, span);
       for (int size = span.least; size < span.least + tried; ++size) others.push_back(size);
@@ -200,7 +208,7 @@ class CaseSearch {
       }
       std::optional<int> first_alike;
       if (known.least() > span.least) first_alike = known.least();
-      if (seen.size() < 2 && is_cut(sizes, axis)) {
+      if (seen.size() < 2 && needs_two(sizes, axis, allowed.front())) {
         first_alike = span.most ? std::optional(*span.most + 1) : std::nullopt;
         if (!span.most || *span.most - span.least >= most_exact) {
           why_not = fmt::format(

@@ -75,6 +75,8 @@ class Layouts {
                             const std::optional<SizeRange>& micro_batches) const;
   /// Conditions under which the scenario refused sizes that were read, in the order of their texts.
   std::vector<RefusingRule> refusing() const { return by_text(rules_); }
+  /// Where it could not be entered: so that axes() are those that it would have been about.
+  void leave_unnamed();
   /// Axes that would be open, but are not: other sizes than that of base() are neither read nor known to be refused.
   const std::vector<Proof::Limit>& limits() const { return limits_; }
   /// Axes that stay as they are: other sizes are out of reach, or refused beside some sizes of the others. The file
@@ -103,7 +105,6 @@ class Layouts {
   bool is_named(Axis axis) const;
   void add_asked(bool parts);
   void find_open(const Scenario& scenario);
-  void leave_unnamed();
   void keep_unnamed();
   void keep(Axis axis, const std::string& why, bool is_unnamed);
   void find_allowed_micro_batches();

@@ -66,10 +66,11 @@ struct Prover::State {
       proof.limits.push_back({"", "", std::string("the search for the smallest wrong layout: ") + over.what()});
       proof.statement = "it may be wrong at some sizes, and none was found";
     }
-    if (options.own_sizes && proof.verdict == Proof::Verdict::undecided && scenario.schedule) try_own(scenario);
+    if (options.own_sizes && scenario.schedule && !is_own_decided()) try_own(scenario);
   }
   void find();
   void conclude();
+  bool is_own_decided() const;
   void try_own(const Scenario& file);
   void add_conditions(const std::vector<Reason>& reasons);
 
@@ -89,6 +90,7 @@ void Prover::State::find() {
         return;
       }
     } catch (const OverBudget& over) {
+      layouts.leave_unnamed();
       cases.emplace_back().limit = Proof::Limit{"", "", over.what()};
       return;
     }
@@ -167,18 +169,28 @@ void Prover::State::conclude() {
   if (proof.verdict != Proof::Verdict::undecided) proof.statement += parametric::sizes_kept(proof.kept);
 }
 
+/// Whether a case says of the file's own sizes what is so there.
+bool Prover::State::is_own_decided() const {
+  if (proof.verdict == Proof::Verdict::undecided) return false;
+  return std::any_of(cases.begin(), cases.end(),
+                     [&](const Case& one) { return !one.limit && one.holds(layouts.own()); });
+}
+
 /// The file is one of the layouts that the statement is about, and what cannot be followed for all of them can be
 /// replayed at one.
 void Prover::State::try_own(const Scenario& file) {
   try {
     const Budget budget(options.budget * Budget::replay, options.budget * Budget::memory_of_a_proof);
-    proof.counterexample = parametric::replay(file, layouts.own());
+    auto there = parametric::replay(file, layouts.own());
+    if (!there) return;
+    proof.counterexample = std::move(there);
   } catch (const OverBudget&) {
     return;  // what is said of other sizes stands
   }
-  if (!proof.counterexample) return;
   proof.counterexample->of_file = true;
-  if (!proof.counterexample->parameter.empty()) proof.wrong_parameters = {proof.counterexample->parameter};
+  std::vector<std::string>& names = proof.wrong_parameters;
+  const std::string& name = proof.counterexample->parameter;
+  if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.insert(names.begin(), name);
   proof.verdict = Proof::Verdict::wrong;
   proof.statement = "wrong at the sizes of the file; " + proof.statement;
 }
