@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <random>
@@ -18,6 +17,7 @@
 #include "src/symbolic/parametric/find_cases.h"
 #include "tests/cases.h"
 #include "tests/catch.h"
+#include "tests/symbolic/corpus.h"
 #include "tests/symbolic/random_scenario.h"
 
 using namespace lockstep;
@@ -265,13 +265,7 @@ TEST_CASE("frameworks with random options and numbers put in are those that are 
 TEST_CASE("files of the corpus with numbers put in are those that are read with them", "[parametric][expansion]") {
   Totals totals;
   Draw draw(drawn_seed());
-  std::vector<std::string> files;
-  const std::filesystem::path folder = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "scenarios";
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    const std::string path = entry.path().string();
-    if (entry.path().extension() == ".json" && path.find("/scale/") == std::string::npos) files.push_back(path);
-  }
-  std::sort(files.begin(), files.end());
+  std::vector<std::string> files = test::corpus();
   std::shuffle(files.begin(), files.end(), std::mt19937(drawn_seed()));
   files.resize(std::min<std::size_t>(files.size(), test::cases(60)));
   for (const std::string& file : files) {

@@ -3,7 +3,6 @@
 // The parametric engine against the symbolic one, which replays every rank: of what both decide, every verdict must be
 // the same. How many there were is printed.
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <random>
@@ -14,6 +13,7 @@
 #include "tests/catch.h"
 #include "tests/numeric/random_schedule.h"
 #include "tests/symbolic/by_all_ranks.h"
+#include "tests/symbolic/corpus.h"
 #include "tests/symbolic/random_scenario.h"
 #include "tests/symbolic/statement.h"
 
@@ -36,14 +36,8 @@ std::string name(ParametricResult::Verdict verdict) {
   return "undecided";
 }
 
-std::vector<std::string> corpus() {
-  std::vector<std::string> files;
-  const std::filesystem::path folder = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "scenarios";
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    const std::string path = entry.path().string();
-    if (entry.path().extension() == ".json" && path.find("/scale/") == std::string::npos) files.push_back(path);
-  }
-  std::sort(files.begin(), files.end());
+std::vector<std::string> part_of_corpus() {
+  const std::vector<std::string> files = test::corpus();
   std::vector<std::string> part;
   for (std::size_t i = 0; i < files.size(); i += test::one_in) part.push_back(files[i]);
   return part;
@@ -152,7 +146,7 @@ void compare(const Scenario& scenario, int most, unsigned seed, Counts& counts) 
 
 TEST_CASE("the corpus: one verdict by classes and by every rank", "[parametric][oracle]") {
   int decided = 0, open = 0, wrong = 0;
-  for (const std::string& file : corpus()) {
+  for (const std::string& file : part_of_corpus()) {
     Scenario scenario;
     try {
       scenario = read_scenario_file(file);
@@ -185,7 +179,7 @@ TEST_CASE("the corpus: one verdict by classes and by every rank", "[parametric][
 TEST_CASE("proofs of the corpus, evaluated at other sizes", "[parametric][oracle]") {
   Counts counts;
   const int rounds = from_environment("LOCKSTEP_TEST_ROUNDS", 1);
-  const std::vector<std::string> files = corpus();
+  const std::vector<std::string> files = part_of_corpus();
   const std::size_t step = rounds > 1 ? 1 : 4 * test::one_in;
   for (std::size_t i = 0; i < files.size(); i += step) {
     try {
