@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdlib>
 
 #include "src/diagnosis/inserts.h"
 #include "src/diagnosis/step_editor.h"
@@ -74,13 +76,22 @@ class StepEdits : private StepEditor {
     std::string list = "\n";
     for (const ListedStep& other : list_) {
       first_of_list = other.each != list && (list = other.each, true);
-      if (other.name().empty() || other.name() == step_.name) continue;
+      if (other.name().empty() || other.name() == step_.name || is_far(other)) continue;
       // Backward has a meaning inside of `each` only.
       if (step_.op == Op::backward && other.each.empty()) continue;
       if (first_of_list && other.name() != listed_.next) move_beside(other, false);
       if (other.name() != listed_.before || other.each != listed_.each) move_beside(other, true);
     }
     to_an_iteration();
+  }
+
+  /// Of a long list the places to move to are those near by, the ends of lists, and those beside a loop or a backward.
+  bool is_far(const ListedStep& other) const {
+    constexpr std::ptrdiff_t moves = 40'000, least_reach = 8;
+    const auto steps = static_cast<std::ptrdiff_t>(list_.size());
+    const std::ptrdiff_t reach = std::max(least_reach, moves / (2 * steps));
+    return steps * steps > moves && std::abs(&other - &listed_) > reach && other.op() != Op::each &&
+           other.op() != Op::backward && !other.before.empty() && !other.next.empty();
   }
 
   /// Behind the loop there is no micro-batch, so that a condition on it stays behind.

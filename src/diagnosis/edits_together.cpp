@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "src/diagnosis/candidates.h"
@@ -96,17 +98,18 @@ std::optional<Candidate> merged_into(const ListedStep& one, const ListedStep& ot
 std::vector<Candidate> edits_together(const std::vector<Step>& steps, const std::vector<Candidate>& singles) {
   const std::vector<ListedStep> list = listed_steps(steps);
   std::vector<Candidate> candidates;
+  std::map<std::string, std::vector<const Candidate*>> by_step;
+  for (const Candidate& single : singles) by_step[single.step].push_back(&single);
   const auto add = [&](const std::vector<StepsTogether>& groups, bool (*is_common)(const Edit&)) {
     for (const StepsTogether& together : groups) {
       const auto is_one = [&](const std::string& name) {
         return std::any_of(together.begin(), together.end(),
                            [&](const ListedStep* step) { return step->name() == name; });
       };
-      for (const Candidate& single : singles) {
-        if (single.step != together.front()->name()) continue;
-        const bool moves = single.edit.action == Edit::Action::move;
-        if (moves ? !is_one(single.edit.beside.name) : is_common(single.edit))
-          candidates.push_back(for_all(together, single));
+      for (const Candidate* single : by_step[together.front()->name()]) {
+        const bool moves = single->edit.action == Edit::Action::move;
+        if (moves ? !is_one(single->edit.beside.name) : is_common(single->edit))
+          candidates.push_back(for_all(together, *single));
       }
     }
   };

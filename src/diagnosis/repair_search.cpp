@@ -61,13 +61,20 @@ bool SearchForRepairs::is_at_limit() {
 
 void SearchForRepairs::count_not_tried() {
   const Budget::Uncounted for_none;
-  if (!singles_left_) {
-    singles_left_ = 0;
-    for (const auto& [distance, candidates] : other_candidates()) *singles_left_ += candidates.size();
-  }
-  if (!inserts_are_known_) *singles_left_ += insertions(listed_steps(space_.steps().steps()), space_.values()).size();
   const bool wants_pairs = options_.pairs && !has_ordinary_repair();
-  found_.not_tried = {*singles_left_, wants_pairs && !pairs_begun_, firsts_left_.value_or(0)};
+  found_.not_tried.pairs = wants_pairs && !pairs_begun_;
+  found_.not_tried.first_edits = firsts_left_.value_or(0);
+  try {
+    const Budget of_counting(Budget::run, Budget::memory_of_a_proof);  // they may be what there was no memory for
+    std::size_t& edits = found_.not_tried.edits;
+    edits = singles_left_.value_or(0);
+    if (!singles_left_) {
+      for (const auto& [distance, candidates] : other_candidates()) edits += candidates.size();
+    }
+    if (!inserts_are_known_) edits += insertions(listed_steps(space_.steps().steps()), space_.values()).size();
+  } catch (const OverBudget&) {
+    found_.not_tried.uncounted = true;
+  }
 }
 
 void SearchForRepairs::search() {

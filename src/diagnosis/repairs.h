@@ -63,9 +63,10 @@ struct RepairOptions {
 /// What a search left out that was ended by a limit of work, memory or tries.
 struct NotTried {
   std::size_t edits = 0;        ///< by themselves
+  bool uncounted = false;       ///< so many that they were not counted
   bool pairs = false;           ///< no two edits were tried together
   std::size_t first_edits = 0;  ///< of two, behind which not all second ones were
-  bool any() const { return edits > 0 || pairs || first_edits > 0; }
+  bool any() const { return edits > 0 || uncounted || pairs || first_edits > 0; }
 };
 
 /// Repairs of a result that does not match, found by applying every edit to a small layout in which the same goes

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 
 #include "lockstep/operation.h"
@@ -14,6 +15,9 @@ namespace {
 
 /// What steps that belong together have in common.
 constexpr std::array<std::string_view, 4> keys_together = {"params", "when", "only", "buffer"};
+
+/// One edit of each of them is a longer edit than anybody writes, and there are as many as places to move to.
+constexpr std::size_t most_steps_alike = 16;
 
 /// What of steps that do the same is each one's own.
 constexpr std::array<std::string_view, 3> keys_of_each = {"name", "params", "root"};
@@ -65,26 +69,22 @@ std::vector<std::vector<const ListedStep*>> steps_together(const std::vector<Lis
 }
 
 std::vector<std::vector<const ListedStep*>> steps_alike(const std::vector<ListedStep>& list) {
-  const auto same = [](const ListedStep& a, const ListedStep& b) {
-    return a.op() == b.op() && a.each == b.each &&
-           std::all_of(scenario::step_keys().begin(), scenario::step_keys().end(), [&](const scenario::StepKey& key) {
-             return std::find(keys_of_each.begin(), keys_of_each.end(), key.name) != keys_of_each.end() ||
-                    key.same(*a.step, *b.step);
-           });
+  const auto in_common = [](const ListedStep& one) {
+    Step step = *one.step;
+    for (const std::string_view key : keys_of_each) scenario::remove_key(step, key);
+    return one.each + "\n" + write_json(scenario::as_written(step));
   };
   std::vector<std::vector<const ListedStep*>> found;
+  std::map<std::string, std::size_t> groups;
   for (const ListedStep& one : list) {
     if (one.name().empty() || !operation(one.op()).collective) continue;
-    const auto group = std::find_if(found.begin(), found.end(), [&](const std::vector<const ListedStep*>& other) {
-      return same(*other.front(), one);
-    });
-    if (group == found.end()) {
-      found.push_back({&one});
-    } else {
-      group->push_back(&one);
-    }
+    const auto [group, is_new] = groups.try_emplace(in_common(one), found.size());
+    if (is_new) found.emplace_back();
+    found[group->second].push_back(&one);
   }
-  std::erase_if(found, [](const std::vector<const ListedStep*>& group) { return group.size() < 2; });
+  std::erase_if(found, [](const std::vector<const ListedStep*>& group) {
+    return group.size() < 2 || group.size() > most_steps_alike;
+  });
   return found;
 }
 

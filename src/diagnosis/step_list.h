@@ -28,7 +28,7 @@ const ListedStep* find_listed(const std::vector<ListedStep>& list, const std::st
 std::vector<std::vector<const ListedStep*>> steps_together(const std::vector<ListedStep>& list);
 
 /// Steps of one op in one list that do the same to other parameters, or with another root: those of two owners, say.
-/// Two or more each, in order.
+/// Two to sixteen each, in order; more are left out.
 std::vector<std::vector<const ListedStep*>> steps_alike(const std::vector<ListedStep>& list);
 
 /// Whether nothing was contributed yet beside the step: there is nothing to reduce or to scale.

@@ -102,7 +102,10 @@ std::string tried_text(const diagnosis::OptionRepairs& options) {
 /// What a search that was cut off left out: "; 3 single edits were not tried, and no two together"; "" else.
 std::string not_tried_text(const diagnosis::NotTried& left) {
   std::vector<std::string> parts;
-  if (left.edits > 0) parts.push_back(were(static_cast<int>(left.edits), "single edit") + " not tried");
+  if (left.uncounted)
+    parts.emplace_back("single edits too many to be counted were not tried");
+  else if (left.edits > 0)
+    parts.push_back(were(static_cast<int>(left.edits), "single edit") + " not tried");
   if (left.pairs) parts.emplace_back("no two edits together");
   if (left.first_edits > 0)
     parts.push_back(fmt::format("not all second edits behind {}", counted(left.first_edits, "first one")));
@@ -235,7 +238,7 @@ void repair_json(const CheckResult& result, const RepairFindings& findings, cons
   if (!findings.cut_off.empty()) {
     json.key("cut_off").string(findings.cut_off);
     json.key("not_tried").begin_object(true);
-    json.key("edits").number(findings.not_tried.edits);
+    if (!findings.not_tried.uncounted) json.key("edits").number(findings.not_tried.edits);
     json.key("pairs").boolean(findings.not_tried.pairs);
     json.key("first_edits").number(findings.not_tried.first_edits);
     json.end_object();

@@ -369,6 +369,20 @@ def test_a_proof_that_does_not_end_is_cut_off_in_little_memory_and_says_so(limit
     assert UNITS in said
 
 
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_edits_of_many_steps_are_too_many_for_the_memory_and_not_for_the_machine(limited, tmp_path, command):
+    """Each of 1,000 reductions may move to each other place. To count what was not tried all of them were made: 9 GB for 800."""
+    each = {"name": "micro_batches", "op": "each", "steps": [
+        {"name": "backward", "op": "backward", "by": "1 / sum(tokens, dp, micro_batch)"},
+        *({"name": f"r{i}", "op": "all_reduce", "over": "dp", "params": [f"p{i}"]} for i in range(1000))]}
+    document = {"lockstep": 1, "layout": {"dp": 2}, "model": {"parameters": [{"name": f"p{i}", "shape": [8]} for i in range(1000)]},
+                "batch": {"micro_batches": 2}, "schedule": {"steps": [each]}}
+    status, said = say(limited, tmp_path, json.dumps(document), command, memory=2_000_000_000)
+    assert status == 1 and "cut off: it would take more than 1 GB of memory" in said
+    if command == "repair":
+        assert "; single edits too many to be counted were not tried" in said
+
+
 @nightly
 def test_what_is_searched_for_after_the_verdict_takes_little_memory(limited, tmp_path):
     """The search for the step at fault, and a comparison with itself, took 1.1 and 1.6 GB of a wrong file of 20,000 layers."""
