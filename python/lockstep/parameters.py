@@ -30,6 +30,7 @@ class Parameter:
         self.aliases = []
         self.frozen = not held.requires_grad
         self.chunk = 0  # of a pipeline stage that has several
+        self.stage = None  # of a pipeline whose stages may use one name for different parameters
         self.group = 0  # which of the flat tensors that the optimizer cuts it is part of
         self.placed = placed_along(held)
         self.sampled = False  # whether a part of its elements alone is measured
@@ -44,6 +45,8 @@ class Parameter:
             result["aliases"] = self.aliases
         if self.chunk:
             result["chunk"] = self.chunk
+        if self.stage is not None:
+            result["stage"] = self.stage
         if self.group:
             result["group"] = self.group
         if self.placed:

@@ -202,12 +202,11 @@ class StepEdits : private StepEditor {
   /// Another op in its place that says the same otherwise.
   void kind_of_step() {
     for (const Operation::Instead& instead : row_.instead) {
-      if (!operation(instead.op).collective) {
+      const bool from_collective = row_.of_a_group() && row_.collective;
+      if (from_collective || !operation(instead.op).collective) {
         become(instead);
       } else if (!row_.of_a_group()) {
         sum_instead(instead);
-      } else if (row_.collective) {
-        become(instead);
       } else if (step_.over && !step_.over->picks.empty()) {
         reduce_as_well(instead);
       }

@@ -192,6 +192,7 @@ class Evaluation {
         return binary(node);
       case Node::Kind::call: {
         std::vector<Rational> arguments;
+        arguments.reserve(node.children.size());
         for (const NodePointer& argument : node.children) arguments.push_back(number_of((*this)(*argument), *argument));
         return call(node, arguments);
       }

@@ -29,7 +29,7 @@ struct ReadByRanks {
   std::vector<int> ranks;  // ascending
 };
 
-std::vector<ReadByRanks> by_ranks(std::vector<ReadStretch> stretches) {
+std::vector<ReadByRanks> by_ranks(const std::vector<ReadStretch>& stretches) {
   std::map<std::tuple<std::int64_t, std::int64_t, int>, std::vector<int>> grouped;
   for (const ReadStretch& one : stretches) grouped[{one.elements.begin, one.elements.end, one.sum}].push_back(one.rank);
   std::vector<ReadByRanks> all;

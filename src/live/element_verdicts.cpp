@@ -219,6 +219,7 @@ void ElementVerdicts::add_reading(ElementVerdict& verdict, const Contributing& o
 
 void ElementVerdicts::put_in_words(const ElementVerdict& verdict, PieceFinding& finding) const {
   std::vector<std::string> all;
+  all.reserve(verdict.readings.size());
   for (const Reading& reading : verdict.readings) all.push_back(words(reading, finding.piece.ranks));
   if (all.empty()) return;
   finding.summary = all.front();

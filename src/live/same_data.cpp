@@ -28,6 +28,7 @@ std::vector<std::size_t> without_rounding(const std::vector<Column>& columns) {
   std::iota(same.begin(), same.end(), std::size_t{0});
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::vector<double> size;
+  size.reserve(columns.size());
   for (const Column& column : columns) size.push_back(length(column.values));
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return size[a] < size[b]; });
   // Of one size are few, unless they are the same.

@@ -86,9 +86,9 @@ class ModelSizes {
       if (loop != sizes_of_loop_.end()) names.insert(loop->second.begin(), loop->second.end());
       if (is_size_name(name)) names.insert(name);
     }
-    using namespace expression;
+    using expression::binary_node, expression::value_node;
     for (const std::string& name : names) {
-      const NodePointer size = name_node(name), now = value_node(evaluate(*size, environment_));
+      const NodePointer size = expression::name_node(name), now = value_node(evaluate(*size, environment_));
       const NodePointer mark = binary_node("!=", value_node(what), value_node(std::string()));
       reading_.decided_conditions.insert(Expression::of(binary_node("and", mark, binary_node("==", size, now))));
     }

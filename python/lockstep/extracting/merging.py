@@ -7,7 +7,7 @@ import json
 # Of a rank's run line: what all ranks have in common.
 COMMON = ("adapter", "versions", "mesh", "data_axes", "loss")
 # What tells nothing of a program.
-LEFT_OUT = {"end": ("seconds", "overhead"), "result": ("clipped",)}
+LEFT_OUT = {"end": ("seconds", "overhead"), "result": ("clipped",), "parameter": ("start", "constant")}
 # Why a gap is there of which the first draw alone tells (weights.py).
 OTHER_WEIGHTS = "a module computes with other weights than those that the optimizers have"
 

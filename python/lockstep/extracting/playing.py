@@ -20,11 +20,11 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 import lockstep
-from lockstep import optimizers
+from lockstep import adapters, optimizers
 from lockstep.adapters.plain import Plain
 from lockstep.collectives import CallSites
 from lockstep.errors import CaptureError
-from lockstep.extracting import cuda, peers, shims
+from lockstep.extracting import cuda, meshes, peers, pipelining, shims
 from lockstep.extracting.alike import Alike
 from lockstep.extracting.environment import environment
 from lockstep.extracting.following import Following
@@ -123,6 +123,7 @@ class Distributed:
     def around_mesh(self, original):
         def init(mesh, device_type, *arguments, **keys):
             original(mesh, "cpu" if device_type == "cuda" and not torch.cuda.is_available() else device_type, *arguments, **keys)
+            meshes.made(mesh)
         return init
 
     def around_new_group(self, original):
@@ -164,6 +165,7 @@ class CaptureStart:
         self.undo.append(Replaced(Plain, "within", lambda original: lambda adapter, tensors, value: False))
         register_module_forward_pre_hook(self.before_forward)
         shims.on_optimizer(self.made)
+        pipelining.on_schedule(self.before_schedule)
         lockstep._extraction = self.captured
         following = self.session.following
         register_optimizer_step_pre_hook(self.before_step)
@@ -172,17 +174,24 @@ class CaptureStart:
     def before_forward(self, module, arguments):
         if self.run is not None:
             self.run.stop_if_done()
-        if self.run is not None or not module.training:
+        if self.run is not None or not module.training or pipelining.is_of_a_stage(module):
             return
         if type(module).__name__ == "DeepSpeedEngine":  # its optimizer has flat tensors in the place of parameters
             self.attach(module, None)
             return
+        self.attach_if_trained(module)
+
+    def before_schedule(self, schedule):
+        return self.run is None and self.attach_if_trained(pipelining.of_schedule(schedule))
+
+    def attach_if_trained(self, model):
+        """Whether an optimizer has parameters of it."""
         there = [optimizer for optimizer in (reference() for reference in self.optimizers) if optimizer is not None]
-        own = {id(parameter) for parameter in module.parameters()}
-        mine = [optimizer for optimizer in there if any(id(tensor) in own for group in optimizer.param_groups for tensor in group["params"])]
-        if not mine:
-            return
-        self.attach(module, mine if len(mine) > 1 else mine[0])
+        own = {id(parameter) for parameter in model.parameters()}
+        mine = [optimizer for optimizer in there if any(id(tensor) in own for tensor in parameters_of([optimizer]))]
+        if mine:
+            self.attach(model, mine if len(mine) > 1 else mine[0])
+        return bool(mine)
 
     def before_step(self, optimizer, arguments, keys):
         """Where a model is first called within the optimizer's step, by its closure, it is looked for now. Later steps may be those of other models."""
@@ -227,9 +236,11 @@ class CaptureStart:
         return self.make(model, optimizer, settings.get("mesh") or mesh, settings.get("loss") or loss, settings.get("data_axes") or data_axes)
 
     def make(self, model, optimizer, mesh, loss, data_axes):
+        staged = isinstance(model, pipelining.Stages)
         with self.session.following.pause():
+            mesh = mesh or meshes.of_script(model, self.settings["world"]) or (model.mesh() if staged and adapters.mesh_of(model) is None else None)
             self.run = ProgramRun(self.session, self.settings["steps"], model, optimizer, mesh=mesh, loss=loss, data_axes=data_axes)
-            self.session.alike = Alike(self.run, model)
+            self.session.alike = Alike(self.run, list(model.values()) if staged else model)
             self.session.parameters = self.run.adapter.parameters.all
         return self.run
 
@@ -285,7 +296,7 @@ def play(settings, rank, draw, known):
             "carries": sorted(session.carries), "silent": sorted(session.silent), "numbers": session.numbers, "taken": session.taken,
             "asked": session.asked, "alike": session.alike.left() if session.alike is not None else None,
             "looked_for": {kind: own.found for kind, own in asked.items()},
-            "groups": groups_of(rank) if error is not None and error["kind"] == "waits" else []}
+            "groups": groups_of(rank) if error is not None and (error["kind"] == "waits" or session.asked) else []}
 
 
 def groups_of(rank):

@@ -13,6 +13,7 @@ from lockstep.extracting import weights
 from lockstep.extracting.contents import KNOWN
 from lockstep.extracting.merging import OTHER_WEIGHTS
 from lockstep.extracting.norms import Norms
+from lockstep.extracting.pipelining import Stages
 from lockstep.extracting.session import Noise
 from lockstep.parameters import held_by, is_dtensor, local_of
 from lockstep.pieces import range_of
@@ -74,6 +75,9 @@ class ProgramRun(Run):
 
     def __init__(self, session, most, model, optimizer, **options):
         super().__init__(model, optimizer, out="-", collectives=False, report=False, **options)
+        if isinstance(model, Stages):
+            model.name(self.adapter.parameters.all)
+            self.adapter.begin()
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
         self.adapter.parameters.unsharded, self.gathered = self.unsharded, {}
         self.session, self.following, self.most = session, session.following, most

@@ -22,6 +22,7 @@ from lockstep.extracting.found import Found
 from lockstep.extracting.merging import Different, Merged
 from lockstep.extracting.placements import Conflict, Placements
 from lockstep.extracting.runs import Told
+from lockstep.extracting.stages import StageNames
 from lockstep.extracting.watching import Watch
 
 EVERY = 64  # so many ranks are all played
@@ -289,7 +290,7 @@ def load():
     with contextlib.suppress(Exception):
         import torch._dynamo  # which every optimizer imports, for seconds
 
-    from lockstep.extracting import accelerate, megatron, shims  # the first for what it adds to the last
+    from lockstep.extracting import accelerate, megatron, pipelining, shims  # the first and third for what they add to the last
 
     megatron.install()
     shims.install()
@@ -304,11 +305,12 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     merged, chosen, begin = Merged(), {}, time.time()
     try:
         given = settings.pop("placements", None)
-        placements = Placements(Told(given) if given else None)
+        placements, stages = Placements(Told(given) if given else None), StageNames()
 
         def add(found, draw):
             merged.add(found["rank"], found["events"], draw)
             if draw == DRAWS[0]:
+                stages.add(found["events"])
                 placements.add(found["rank"], found["alike"])
 
         def take(ranks, draw):
@@ -366,6 +368,7 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
             settle(sorted(set(range(world)) - merged.played()))
         programs = merged.written(world)
         unsaid = placements.apply(programs, merged.mesh, merged.common["data_axes"])
+        sentences = placements.sentences() + stages.apply(programs, merged.mesh)
         for line in player.kept():
             say(line)
     except Conflict as conflict:
@@ -381,5 +384,6 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     taken = sum(player.left.counts.values())
     counts = {"counts_taken": taken} if taken else {}
     return {"lockstep_extract": 1, "versions": common["versions"], "command": [settings["script"], *settings["arguments"]], "adapter": common["adapter"],
-            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, **counts, **placements.head(),
+            "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, **counts,
+            **({"placements": sentences} if sentences else {}),
             "programs": programs}, list(placements.words(unsaid))
