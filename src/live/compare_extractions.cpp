@@ -153,13 +153,13 @@ class Comparing {
           cut_otherwise = true;
           continue;
         }
-        compare({a, b, step, name, before, after}, by_ranks(std::move(stretches)),
-                there == new_reads.end() ? std::vector<ReadByRanks>() : by_ranks(std::move(there->second)));
+        compare({a, b, step, name, before, after}, by_ranks(stretches),
+                there == new_reads.end() ? std::vector<ReadByRanks>() : by_ranks(there->second));
       }
       for (auto& [space, stretches] : new_reads) {
         if (old_reads.contains(space)) continue;
         if (old_reads.empty())
-          compare({a, b, step, name, before, after}, {}, by_ranks(std::move(stretches)));
+          compare({a, b, step, name, before, after}, {}, by_ranks(stretches));
         else
           cut_otherwise = true;
       }

@@ -86,7 +86,7 @@ class ModelSizes {
       if (loop != sizes_of_loop_.end()) names.insert(loop->second.begin(), loop->second.end());
       if (is_size_name(name)) names.insert(name);
     }
-    using expression::binary_node, expression::value_node;
+    using expression::binary_node, expression::NodePointer, expression::value_node;
     for (const std::string& name : names) {
       const NodePointer size = expression::name_node(name), now = value_node(evaluate(*size, environment_));
       const NodePointer mark = binary_node("!=", value_node(what), value_node(std::string()));
