@@ -88,7 +88,7 @@ class ModelSizes {
     }
     using expression::binary_node, expression::NodePointer, expression::value_node;
     for (const std::string& name : names) {
-      const NodePointer size = expression::name_node(name), now = value_node(evaluate(*size, environment_));
+      const NodePointer size = expression::name_node(name), now = value_node(expression::evaluate(*size, environment_));
       const NodePointer mark = binary_node("!=", value_node(what), value_node(std::string()));
       reading_.decided_conditions.insert(Expression::of(binary_node("and", mark, binary_node("==", size, now))));
     }
