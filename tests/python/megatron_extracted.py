@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Megatron-core training script as people write it, for `lockstep extract`: megatron_extracted.py TP PP [CASE]: a GPTModel of PP layers with
 sequence parallelism, 1F1B, tied embeddings and the distributed optimizer. CASE is "whole", without sequence parallelism, "queries", which has norms of each
-rank's queries and keys beside, or a mistake (MISTAKES).
+rank's queries and keys beside, "experts", with experts on two ranks, or a mistake (MISTAKES).
 """
 
 import logging
@@ -52,6 +52,18 @@ def norms_summed_over_tp(model):
     model.config.finalize_model_grads_func = finalize
 
 
+def experts_as_dense(model):
+    """Experts are reduced with other experts."""
+    for name, tensor in model.named_parameters():
+        if ".experts." in name:
+            tensor.allreduce = True
+
+
+def router_not_summed(model):
+    for tensor in named(model, "router.weight"):
+        tensor.sequence_parallel = False
+
+
 # By name: with sequence parallelism or without, and what is done with the model.
 MISTAKES = {
     "nothing-summed": (True, nothing_summed_over_tp),
@@ -60,20 +72,26 @@ MISTAKES = {
     "norm-averaged": (True, flag("final_layernorm.weight", "average_gradients_across_tp_domain", True)),
     "embedding-summed": (True, flag("position_embeddings.weight", "sequence_parallel", True)),
     "norms-summed": (False, norms_summed_over_tp),
+    "experts-as-dense": (True, experts_as_dense),
+    "experts-router": (True, router_not_summed),
 }
 
 
 def main(tp, pp, case="sequences"):
-    sequences, change = MISTAKES.get(case, (case == "sequences", lambda model: None))  # else a right one
+    sequences, change = MISTAKES.get(case, (case in ("sequences", "experts"), lambda model: None))  # else a right one
+    experts = {"num_moe_experts": 4, "moe_router_topk": 2, "moe_ffn_hidden_size": 16, "moe_token_dispatcher_type": "alltoall",
+               "moe_router_load_balancing_type": "none", "add_bias_linear": False, "expert_model_parallel_size": 2} if case.startswith("experts") else {}
     dist.init_process_group("nccl")
-    parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, create_gloo_process_groups=False)
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp,
+                                             expert_model_parallel_size=experts.get("expert_model_parallel_size", 1), create_gloo_process_groups=False)
     torch.manual_seed(3)
     config = TransformerConfig(
         num_layers=pp, hidden_size=8 * tp, num_attention_heads=tp, ffn_hidden_size=8 * tp, use_cpu_initialization=True, attention_dropout=0.0,
         hidden_dropout=0.0, masked_softmax_fusion=False, bias_dropout_fusion=False, persist_layer_norm=False, tensor_model_parallel_size=tp,
         pipeline_model_parallel_size=pp, sequence_parallel=sequences and tp > 1, qk_layernorm=case == "queries", gradient_accumulation_fusion=False, finalize_model_grads_func=finalize_model_grads,
+        **experts,
         **({"pipeline_dtype": torch.float32, "batch_p2p_comm": False} if pp > 1 else {}))
-    model = GPTModel(config, get_gpt_layer_local_spec(qk_layernorm=case == "queries"), vocab_size=VOCABULARY, max_sequence_length=LENGTH, position_embedding_type="learned_absolute",
+    model = GPTModel(config, get_gpt_layer_local_spec(num_experts=experts.get("num_moe_experts"), qk_layernorm=case == "queries"), vocab_size=VOCABULARY, max_sequence_length=LENGTH, position_embedding_type="learned_absolute",
                      pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage(),
                      share_embeddings_and_output_weights=True)
     change(model)

@@ -338,7 +338,7 @@ DOUBTED = {
          "for p, part in zip(model.parameters(), b[1000:].split([p.numel() for p in model.parameters()])): p.grad.copy_(part.view_as(p))\n", "match"),
     "parts whose sizes depend on values":
         ("v = torch.full((40,), 1.0 + dist.get_rank()); dist.all_reduce(v)\nk = 1 + int(v.sum()) % 7\n"
-         "dist.all_to_all_single(torch.empty(4 * k), torch.ones(4 * k), [k] * 4, [k] * 4)\nfor p in model.parameters(): reduced(p.grad)\n", "undecided"),
+         "dist.all_to_all_single(torch.empty(4 * k), torch.ones(4 * k), [k] * 4, [k] * 4)\nfor p in model.parameters(): reduced(p.grad)\n", "match"),
     "a view whose elements follow each other in another order on some ranks":
         ("for p in model.parameters():\n  reduced(p.grad.t() if p.dim() > 1 and dist.get_rank() % 2 else p.grad)\n", "match"),
     "a ring of sends that do not wait":

@@ -215,12 +215,12 @@ def test_a_run_that_is_none_of_the_script_is_refused(tmp_path):
     assert done.status == 2 and "it is no captured run that can be read" in done.said
 
 
-RIGHT = ["sequences", "whole", "queries"]
-MISTAKES = ["nothing-summed", "norm-left-out", "bias-left-out", "norm-averaged", "embedding-summed", "norms-summed"]
+RIGHT = ["sequences", "whole", "queries", "experts"]
+MISTAKES = ["nothing-summed", "norm-left-out", "bias-left-out", "norm-averaged", "embedding-summed", "norms-summed", "experts-as-dense", "experts-router"]
 
 
 @pytest.mark.skipif(python_with("megatron") is None, reason="no Python with torch and megatron-core (LOCKSTEP_MEGATRON_PYTHON names one)")
-@pytest.mark.parametrize("case", nightly_but(RIGHT + MISTAKES, ["sequences", "norm-left-out"]))
+@pytest.mark.parametrize("case", nightly_but(RIGHT + MISTAKES, ["sequences", "norm-left-out", "experts"]))
 def test_nothing_of_megatron_is_undecided(tmp_path, monkeypatch, case):
     monkeypatch.setattr(torch_ranks, "torch_python", lambda: python_with("megatron"))
     extract(tmp_path / "step.json", HERE / "megatron_extracted.py", "2", "2", case, ranks=8, loss="mean")

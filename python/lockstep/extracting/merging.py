@@ -8,6 +8,7 @@ import json
 COMMON = ("adapter", "versions", "mesh", "data_axes", "loss")
 # What tells nothing of a program.
 LEFT_OUT = {"end": ("seconds", "overhead"), "result": ("clipped",), "parameter": ("start", "constant")}
+SIZES = ("elements", "input_splits", "output_splits")
 # Why a gap is there of which the first draw alone tells (weights.py).
 OTHER_WEIGHTS = "a module computes with other weights than those that the optimizers have"
 
@@ -77,6 +78,13 @@ class Mesh:
             if tuple(one[axis] for axis in axes) != expected:
                 return list(members)
         return {"axes": [self.axes[axis] for axis in axes]}
+
+
+def without_sizes(event):
+    """Of a collective into which nobody puts gradients."""
+    if event["event"] != "collective" or "input" in event or "output" in event:
+        return event
+    return {key: value for key, value in event.items() if key not in SIZES}
 
 
 def elements_of(piece):
@@ -151,7 +159,7 @@ class Merged:
         self.own, self.predicted = {}, set()  # by rank: numbers of its events; ranks that were not played
         self.drawn = {}  # by rank: what its first draw has done, until there is the second
         self.depends = {}  # by rank: where its second draw does something else
-        self.sizes_depend = False  # whether that is how much ranks give to each other, as tokens to experts
+        self.sizes_depend = set()  # calls in which ranks give to each other how much values say, as tokens to experts
 
     def add(self, rank, events, draw=0):
         run = next(event for event in events if event["event"] == "run")
@@ -198,15 +206,25 @@ class Merged:
             self.drawn[rank] = draw, own
             self.depends.pop(rank, None)
             return
-        pairs = zip(own, other[1])
-        different = next((one for one, two in pairs if one != two), None if len(own) == len(other[1]) else max(own, other[1], key=len)[-1])
+        pairs = list(zip(own, other[1]))
+        # How many tokens an expert gets depends on values, and where its gradients go does not.
+        self.sizes_depend.update(one.get("call") or "an unknown place" for one, two in pairs if one != two and without_sizes(one) == without_sizes(two))
+        different = next((one for one, two in pairs if without_sizes(one) != without_sizes(two)),
+                         None if len(own) == len(other[1]) else max(own, other[1], key=len)[-1])
         if different is not None:
-            self.sizes_depend |= different.get("op") == "all_to_all" and "input" not in different
             where = different.get("call") or "%s %d of optimizer step %s" % (
                 {"collective": "a collective without a place", "result": "the result of parameter"}.get(different["event"], different["event"]),
                 different.get("parameter", 0), different.get("step"))
             self.depends[rank] = ("what rank %d does depends on the values of gradients or of what other ranks have sent, not only on where they go: with other"
                                   " values it differs at %s" % (rank, where))
+
+    def sentences(self):
+        """For `lockstep check`."""
+        if not self.sizes_depend:
+            return []
+        calls = sorted(self.sizes_depend)
+        return ["how much ranks give to each other at %s%s depends on values: sizes of collectives without gradients are not held against each other."
+                % (calls[0], "" if len(calls) == 1 else " and %d other place%s" % (len(calls) - 1, "s" if len(calls) > 2 else ""))]
 
     def forget(self, rank):
         numbers = self.own.pop(rank)
@@ -262,9 +280,10 @@ class Merged:
 
     def shown(self, event, pieces):
         """As it is written; `pieces` of a result: its number, or one for each rank."""
-        if self.sizes_depend and event.get("op") == "all_to_all" and "input" not in event:
-            # Each rank has made sizes of its own of values that it does not know: that these do not fit says nothing.
-            return {key: 0 if key == "elements" else value for key, value in event.items() if key not in ("input_splits", "output_splits")}
+        if self.sizes_depend and event["event"] == "collective" and "input" not in event:
+            # Each rank has made sizes of its own of values that it does not know: that these do not fit says nothing. Of tokens that experts have, tensor
+            # parallelism gathers and scatters as many.
+            return dict(without_sizes(event), elements=0)
         if event["event"] != "result":
             return event
         event = {key: value for key, value in event.items() if key != "size"}

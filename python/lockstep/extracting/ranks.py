@@ -117,23 +117,25 @@ class Player:
 
     def play(self, ranks, draw):
         """What each leaves, in the order in which they end. Those that wait for what others set in the store, or have died of what another rank was yet to
-        say, are played again when it is there; where none of those that are played says it, others of their groups are played. Raises Failed with the
-        first that has no program."""
+        say, are played again when it is there, and not before: along a pipeline each stage waits for the one before it. Where none of those that are played
+        says it, others of their groups are played. Raises Failed with the first that has no program."""
+        waiting = {}
         while ranks:
             self.asked.update(ranks)
-            known, again, partners = len(self.left.stored), {}, []
+            known = len(self.left.stored)
             for found in self.play_once(ranks, draw):
+                waiting.pop(found["rank"], None)
                 if found["error"] and not self.ended_otherwise(found):
-                    again[found["rank"]] = found
+                    waiting[found["rank"]] = found
                 else:
                     yield found
             self.left.tell_what_one_says()
-            if again and len(self.left.stored) == known and not self.left.stale & set(again):
-                partners = self.partners(again.values())
-                if not partners:
-                    rank = min(again)
-                    raise Failed(self.failure(rank, again[rank]["error"]))
-            ranks = sorted({*partners, *again})
+            ready = set(waiting) if len(self.left.stored) > known else self.left.stale & set(waiting)
+            partners = self.partners(waiting.values()) if waiting and not ready else set()
+            if waiting and not ready and not partners:
+                rank = min(waiting)
+                raise Failed(self.failure(rank, waiting[rank]["error"]))
+            ranks = sorted(partners | ready)
 
     def partners(self, waiting):
         """Of each rank that waits, those of the smallest group that has any who were not asked for."""
@@ -368,7 +370,7 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
             settle(sorted(set(range(world)) - merged.played()))
         programs = merged.written(world)
         unsaid = placements.apply(programs, merged.mesh, merged.common["data_axes"])
-        sentences = placements.sentences() + stages.apply(programs, merged.mesh)
+        sentences = merged.sentences() + placements.sentences() + stages.apply(programs, merged.mesh)
         for line in player.kept():
             say(line)
     except Conflict as conflict:

@@ -51,7 +51,7 @@ class StageNames:
                 end = next((place for place, event in enumerate(program["events"]) if event["event"] == "end"), len(program["events"]))
                 program["events"].insert(end, {"event": "gap", "step": None, "parameters": numbers, "why": (
                     "stages of the pipeline have it under one name and begin with the same weights, and no collective adds up their gradients: whether it is"
-                    " one parameter is not known")})
+                    " one parameter is not known (other names, or other weights in each stage, would tell)")})
         if not apart:
             return []
         first = min(apart)
