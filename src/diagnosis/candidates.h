@@ -56,9 +56,15 @@ std::vector<Candidate> edits_of_steps(const std::vector<Step>& steps, const Cand
 /// away again: "dp / sum(tokens, dp, micro_batch)".
 std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const CandidateValues& values);
 
-/// Each norm in two: of what is sharded along an axis every rank's part, of what every rank there has that of one rank.
+/// Each norm in two: of what is sharded along an axis every rank's part, of what every rank there has that of one rank;
+/// and the same of what is counted right and of what is counted wrong, whatever keeps that apart: shards of a
+/// reduce-scatter, copies of what is tied, an axis of experts.
 std::vector<Candidate> norm_splits(const std::vector<Step>& steps, const CandidateValues& values,
                                    const std::vector<Parameter>& parameters);
+
+/// Two changes of one step at once, each of which takes a key away or is another reduction: where it is wrong in two
+/// ways. `singles` are edits of single steps.
+std::vector<Candidate> two_keys_at_once(const std::vector<Candidate>& singles);
 
 /// Edits that give a parameter a wrong flag or placement: a tag less or more of those that the plain steps speak of,
 /// its share of a sum (`partial`) forgotten, or claimed where every rank computes the same.

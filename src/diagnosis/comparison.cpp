@@ -53,7 +53,7 @@ class Comparer {
       if (!differences_.empty()) break;
     }
     finish();
-    compare_norms();
+    if (steps > 0) compare_norms();  // of steps that both complete
   }
 
  private:
@@ -323,6 +323,11 @@ class Comparer {
                          reference_terms(side.schedule, local.logical, local.piece, result_.step));
   }
 
+  static bool covers(const DifferingElements& all, const DifferingElements& some) {
+    return all.elements.begin <= some.elements.begin && some.elements.end <= all.elements.end &&
+           std::includes(all.ranks.begin(), all.ranks.end(), some.ranks.begin(), some.ranks.end());
+  }
+
   void finish() {
     const auto factors = [](const Side& side, const diagnosis::OwnedStretch& owner) {
       std::set<std::string> result;
@@ -342,6 +347,11 @@ class Comparer {
       difference.more = found.more;
       for (const auto& [value, held] : diagnosis::by_value(std::move(found.in_both)))
         difference.where = diagnosis::holders(held.where, held.stretches, {}, most_stretches, difference.more);
+      // Of what others own now all holders are told, those that own it in both among them.
+      std::erase_if(difference.where, [&](const DifferingElements& each) {
+        return std::any_of(found.moved.begin(), found.moved.end(),
+                           [&](const DifferingElements& moved) { return covers(moved, each); });
+      });
       for (DifferingElements& each : found.moved) {
         if (difference.where.size() < most_stretches)
           difference.where.push_back(std::move(each));

@@ -120,6 +120,31 @@ std::vector<Candidate> edits_together(const std::vector<Step>& steps, const std:
   return candidates;
 }
 
+std::vector<Candidate> two_keys_at_once(const std::vector<Candidate>& singles) {
+  const auto reduces = [](const Candidate& one) {
+    return one.edit.values.keys == std::vector<std::string_view>{"reduce"} && one.edit.removed.empty();
+  };
+  const auto takes_away = [](const Candidate& one) {
+    return one.edit.action == Edit::Action::set && one.edit.values.keys.empty() && one.edit.removed.size() == 1 &&
+           !one.edit.removed.front().starts_with("geometry");
+  };
+  std::map<std::string, std::vector<const Candidate*>> by_step;
+  for (const Candidate& single : singles) {
+    if (single.together.empty() && (reduces(single) || takes_away(single))) by_step[single.step].push_back(&single);
+  }
+  std::vector<Candidate> candidates;
+  for (const auto& [step, list] : by_step) {
+    for (const Candidate* one : list) {
+      for (const Candidate* other : list) {
+        if (!takes_away(*other) || (!reduces(*one) && other <= one)) continue;
+        candidates.push_back(*one);
+        candidates.back().edit.removed.push_back(other->edit.removed.front());
+      }
+    }
+  }
+  return candidates;
+}
+
 std::vector<Candidate> one_by_one(const std::vector<const Candidate*>& candidates) {
   std::vector<Candidate> list;
   for (const Candidate* candidate : candidates) {
