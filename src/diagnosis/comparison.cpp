@@ -14,6 +14,7 @@
 #include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/correspondence.h"
 #include "src/diagnosis/handed_over.h"
+#include "src/diagnosis/norm_differences.h"
 #include "src/diagnosis/owned_values.h"
 #include "src/diagnosis/workload.h"
 
@@ -57,40 +58,10 @@ class Comparer {
   }
 
  private:
-  /// How often a norm counts the elements of a parameter on a rank, where that is not once.
-  static std::map<std::pair<std::string, int>, std::string> counts_of(const Side& side) {
-    std::map<std::pair<std::string, int>, std::string> counts;
-    for (const NormResult& norm : side.replayed.result.norm) {
-      const int logical = side.schedule.model.logical_of(norm.parameter);
-      std::string& text = counts[{side.schedule.model.logicals()[at(logical)].name, norm.rank}];
-      text += fmt::format("{}{} of {} elements {}", text.empty() ? "" : ", ", norm.elements, norm.of,
-                          norm.counted == "1" ? "too early" : norm.counted + " times");
-    }
-    return counts;
-  }
-
   void compare_norms() {
-    const bool before = !before_.replayed.result.norm_of.empty(), after = !after_.replayed.result.norm_of.empty();
-    result_.has_norm = before || after;
-    if (before != after) {
-      result_.norms.push_back({"", 0, before ? "a norm" : "no norm", after ? "a norm" : "no norm"});
-      return;
-    }
-    const auto old_counts = counts_of(before_), new_counts = counts_of(after_);
-    const auto of = [](const auto& counts, const auto& key) {
-      const auto found = counts.find(key);
-      return found == counts.end() ? std::string("once") : found->second;
-    };
-    std::set<std::pair<std::string, int>> keys;
-    for (const auto* counts : {&old_counts, &new_counts}) {
-      for (const auto& [key, text] : *counts) keys.insert(key);
-    }
-    std::string shown;  // one rank stands for all
-    for (const auto& key : keys) {
-      if (of(old_counts, key) == of(new_counts, key) || key.first == shown) continue;
-      shown = key.first;
-      result_.norms.push_back({key.first, key.second, of(old_counts, key), of(new_counts, key)});
-    }
+    const SymbolicResult &before = before_.replayed.result, &after = after_.replayed.result;
+    result_.has_norm = !before.norm_of.empty() || !after.norm_of.empty();
+    result_.norms = diagnosis::norm_differences(before_.schedule.model, before, after_.schedule.model, after);
   }
 
   /// Two formulas that stand against each other in a parameter.
