@@ -172,6 +172,21 @@ TEST_CASE("two steps that are wrong in one way each are not taken for one that i
   CHECK(found.repair == "{ \"drop\": \"x\" }\n{ \"set\": \"ar\", \"params\": null }\n");
 }
 
+TEST_CASE("of two edits that say the same key of a step the last one is told") {
+  const Diagnosed found = diagnosed(faulty_text(
+      R"({ "dp": 4, "ep": 2 })",
+      two_wholes +
+          R"(, { "name": "e0", "shape": [4, 8], "tags": ["expert"], "shard": { "ep": 0 }, "dispatch": ["ep"] })",
+      R"J({ "name": "ar", "op": "all_reduce", "over": "dp", "params": "!tag:expert" },
+          { "name": "ear", "op": "all_reduce", "over": "edp", "params": "a" },
+          { "name": "tok", "op": "scale", "by": "1 / sum(tokens, dp, micro_batch)", "params": "a" },
+          { "name": "norm1", "op": "norm", "params": "!tag:expert" },
+          { "name": "norm2", "op": "norm", "params": "tag:expert", "over": "ep" }, )J" +
+          clip_last));
+  CHECK(found.blamed == "tok ear");
+  CHECK(found.repair == "{ \"set\": \"tok\", \"params\": null }\n{ \"set\": \"ear\", \"params\": [\"tag:expert\"] }\n");
+}
+
 TEST_CASE("tokens are counted over all axes where on some ranks the factor is one of the sizes") {
   const Diagnosed found = diagnosed(faulty_text(R"({ "dp": 2, "cp": 2 })", two_wholes,
                                                 R"J({ "name": "ar", "op": "all_reduce", "over": ["dp", "cp"] },
