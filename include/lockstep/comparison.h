@@ -24,7 +24,7 @@ struct DifferingElements {
 /// Elements of a parameter that optimizers get otherwise, with these two formulas.
 struct GradientDifference {
   std::string parameter;
-  std::vector<DifferingElements> where;  ///< first those that the same ranks own in both; at least one
+  std::vector<DifferingElements> where;  ///< first those that the same ranks own in both; none twice; at least one
   std::int64_t more = 0;                 ///< how many elements there are beyond those
   std::string before, after;             ///< what they get
 };

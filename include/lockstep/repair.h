@@ -42,12 +42,15 @@ struct Repair {
     every_size,     ///< proved for all sizes that the scenario allows
     axes_in_play,   ///< proved for all sizes of the axes that the file has above 1
     layouts_tried,  ///< the parametric engine does not decide; right at all layouts at which it was tried
+    own_sizes,      ///< likewise, and no other layout was tried
     some_sizes      ///< wrong at some other size
   };
-  Reach reach = Reach::layouts_tried;
+  Reach reach = Reach::own_sizes;
   std::string proof;  ///< what the parametric engine says, without a period; "" where it was not asked
 };
 std::string_view name_of(Repair::Reach reach);
+/// What is known of a repair by the other layouts at which it was tried.
+Repair::Reach reach_of_layouts(const Repair& repair);
 
 /// Other values of one option of the framework file with which everything matches, all else as it is.
 struct OptionRepair {

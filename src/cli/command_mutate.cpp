@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 
 #include "lockstep/check.h"
 #include "src/base/counted.h"
@@ -22,6 +23,8 @@ namespace lockstep::cli {
 
 namespace {
 
+constexpr std::string_view mutants_help = "Write each mutant to FOLDER as a scenario that expects what became of it.";
+
 struct MutateArguments : CommonOptions {
   std::vector<std::string> paths;
   std::string mutants;
@@ -36,10 +39,7 @@ struct Answer {
 Answer answer_of(const std::string& file, bool is_named, const std::string& folder) {
   try {
     const CheckResult result = check_file(file, CheckOptions::verdict_alone());
-    if (result.machine_failed)
-      return {{},
-              {fmt::format("lockstep: {}: {}\n", report::one_line_text(file), result.errors.front().message),
-               exit_failure}};
+    if (result.machine_failed) throw std::runtime_error(result.errors.front().message);
     if (result.error_expected) return {};
     if (result.verdict == Verdict::error) throw InputError(result.errors);
     if (result.verdict != Verdict::match && !is_named) return {};
@@ -141,9 +141,8 @@ Command mutate_command() {
       "each at the file's own sizes, or, where these are more than 16 ranks or 4 micro-batches, at a small layout; "
       "if a mutant is right there, the parametric engine decides it for every size, and names the smallest at which it "
       "is wrong. If that engine cannot, neighbouring sizes are tried, and a mutant that is right there is counted as "
-      "not "
-      "proved. Exit status "
-      "0 if every mutant is killed or proved equivalent, 1 if one is not, 2 if a file is wrong before any edit.";
+      "not proved. Exit status 0 if every mutant is killed or proved equivalent, 1 if one is not, 2 if a file is wrong "
+      "before any edit.";
   command.examples = {
       {"lockstep mutate scenario.json", "what becomes of each kind of mutant"},
       {"lockstep mutate -v scenario.json", "every mutant, as an edit to try"},
@@ -151,11 +150,7 @@ Command mutate_command() {
   };
   command.options =
       join({{{"FILES", "", std::string(files_help), {}, &arguments->paths},
-             {"--write-mutants",
-              "FOLDER",
-              "Write each mutant to FOLDER as a scenario that expects what became of it.",
-              {},
-              &arguments->mutants},
+             {"--write-mutants", "FOLDER", std::string(mutants_help), {}, &arguments->mutants},
              {"-j,--jobs", "N", "Files to go through at once; default one per core.", {}, &arguments->jobs}},
             arguments->output_rows()});
   command.options.push_back(set_row());

@@ -335,7 +335,8 @@ std::vector<std::string> selectors_for(const Model& model, const std::set<std::s
   return left.empty() && items.size() <= most_selectors ? items : std::vector<std::string>();
 }
 
-CandidateValues candidate_values(const Schedule& schedule, const std::set<std::string>& wrong) {
+CandidateValues candidate_values(const Schedule& schedule, const WrongNames& names) {
+  const std::set<std::string>& wrong = names.all;
   CandidateValues values;
   find_axes(schedule.mesh, values);
   find_mixed_axes(schedule.model, values);
@@ -354,6 +355,12 @@ CandidateValues candidate_values(const Schedule& schedule, const std::set<std::s
   Selections selections(model, values);
   const std::vector<std::string> exact = selectors_for(model, wrong);
   if (!wrong.empty() && !exact.empty()) selections.add(exact);
+  // What is counted wrong or clipped by another norm is not what a sum is missing of.
+  if (!names.in_value.empty() && names.in_value != wrong) {
+    if (const std::vector<std::string> items = selectors_for(model, names.in_value); !items.empty())
+      selections.add(items);
+  }
+  if (!names.counted.empty() && names.counted != all) values.counted_wrong = selectors_for(model, names.counted);
   if (exact.size() == 1 && exact.front() != "*" && !exact.front().starts_with('!') &&
       std::find(values.selectors.begin(), values.selectors.end(), exact.front()) == values.selectors.end())
     values.selectors.insert(values.selectors.begin(), exact.front());

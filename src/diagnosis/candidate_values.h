@@ -30,6 +30,8 @@ struct CandidateValues {
   std::vector<bool> selects_experts;     ///< by selection: parameters of the expert mesh alone
   std::vector<Geometry> geometries;      ///< of steps, those that a kind alone does not say: `counts`
   std::vector<std::string> selectors;    ///< single ones without "!"; of long lists those that choose what is wrong
+  /// What norms count wrong, where a part of the model is counted right; none where that takes more than a few.
+  std::vector<std::string> counted_wrong;
   std::vector<std::string> buffers, uses;
   bool replaces_numbers = true;  ///< plain numbers in factors, by sizes that they may stand for
   /// The groups that a step has.
@@ -54,9 +56,16 @@ struct CandidateValues {
   std::optional<Over> group_for(const Step& step, std::size_t group) const;
 };
 
-/// Those of a schedule. `wrong` are names of parameters that are wrong, described by tags or globs where these say the
-/// same; none for a schedule that is right.
-CandidateValues candidate_values(const Schedule& schedule, const std::set<std::string>& wrong);
+/// Names of parameters that are wrong, in one way or the other.
+struct WrongNames {
+  std::set<std::string> all = {};
+  std::set<std::string> in_value = {};  ///< whatever they are clipped by
+  std::set<std::string> counted = {};   ///< in a norm
+};
+
+/// Those of a schedule. `wrong` is described by tags or globs where these say the same; none for a schedule that is
+/// right.
+CandidateValues candidate_values(const Schedule& schedule, const WrongNames& wrong);
 
 /// Leaves of the sizes those of which multiplying or dividing by them gives one of `factors`.
 void keep_sizes(CandidateValues& values, const Environment& environment, const std::set<Rational>& factors);

@@ -56,9 +56,15 @@ std::vector<Candidate> edits_of_steps(const std::vector<Step>& steps, const Cand
 /// away again: "dp / sum(tokens, dp, micro_batch)".
 std::vector<Candidate> normalizing_edits(const std::vector<Step>& steps, const CandidateValues& values);
 
-/// Each norm in two: of what is sharded along an axis every rank's part, of what every rank there has that of one rank.
+/// Each norm in two: of what is sharded along an axis every rank's part, of what every rank there has that of one rank;
+/// and the same of what is counted right and of what is counted wrong, whatever keeps that apart: shards of a
+/// reduce-scatter, copies of what is tied, an axis of experts.
 std::vector<Candidate> norm_splits(const std::vector<Step>& steps, const CandidateValues& values,
                                    const std::vector<Parameter>& parameters);
+
+/// Two changes of one step at once, each of which takes a key away or is another reduction: where it is wrong in two
+/// ways. `singles` are edits of single steps.
+std::vector<Candidate> two_keys_at_once(const std::vector<Candidate>& singles);
 
 /// Edits that give a parameter a wrong flag or placement: a tag less or more of those that the plain steps speak of,
 /// its share of a sum (`partial`) forgotten, or claimed where every rank computes the same.
@@ -82,7 +88,8 @@ std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std
 /// nothing is to be done. As few steps move as can be.
 std::optional<Candidate> all_back(const std::vector<Step>& steps, const std::vector<Step>& right);
 
-/// Every edit in the order in which they apply, with what goes with it behind it.
+/// Every edit in the order in which they apply, with what goes with it behind it, and without what a later one says
+/// otherwise.
 std::vector<Candidate> one_by_one(const std::vector<const Candidate*>& candidates);
 /// The same as plain edits, which point into the candidates.
 std::vector<const Edit*> edits_of(const std::vector<const Candidate*>& candidates);

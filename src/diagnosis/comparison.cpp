@@ -14,6 +14,7 @@
 #include "src/diagnosis/at_the_layout.h"
 #include "src/diagnosis/correspondence.h"
 #include "src/diagnosis/handed_over.h"
+#include "src/diagnosis/norm_differences.h"
 #include "src/diagnosis/owned_values.h"
 #include "src/diagnosis/workload.h"
 
@@ -53,44 +54,14 @@ class Comparer {
       if (!differences_.empty()) break;
     }
     finish();
-    compare_norms();
+    if (steps > 0) compare_norms();  // of steps that both complete
   }
 
  private:
-  /// How often a norm counts the elements of a parameter on a rank, where that is not once.
-  static std::map<std::pair<std::string, int>, std::string> counts_of(const Side& side) {
-    std::map<std::pair<std::string, int>, std::string> counts;
-    for (const NormResult& norm : side.replayed.result.norm) {
-      const int logical = side.schedule.model.logical_of(norm.parameter);
-      std::string& text = counts[{side.schedule.model.logicals()[at(logical)].name, norm.rank}];
-      text += fmt::format("{}{} of {} elements {}", text.empty() ? "" : ", ", norm.elements, norm.of,
-                          norm.counted == "1" ? "too early" : norm.counted + " times");
-    }
-    return counts;
-  }
-
   void compare_norms() {
-    const bool before = !before_.replayed.result.norm_of.empty(), after = !after_.replayed.result.norm_of.empty();
-    result_.has_norm = before || after;
-    if (before != after) {
-      result_.norms.push_back({"", 0, before ? "a norm" : "no norm", after ? "a norm" : "no norm"});
-      return;
-    }
-    const auto old_counts = counts_of(before_), new_counts = counts_of(after_);
-    const auto of = [](const auto& counts, const auto& key) {
-      const auto found = counts.find(key);
-      return found == counts.end() ? std::string("once") : found->second;
-    };
-    std::set<std::pair<std::string, int>> keys;
-    for (const auto* counts : {&old_counts, &new_counts}) {
-      for (const auto& [key, text] : *counts) keys.insert(key);
-    }
-    std::string shown;  // one rank stands for all
-    for (const auto& key : keys) {
-      if (of(old_counts, key) == of(new_counts, key) || key.first == shown) continue;
-      shown = key.first;
-      result_.norms.push_back({key.first, key.second, of(old_counts, key), of(new_counts, key)});
-    }
+    const SymbolicResult &before = before_.replayed.result, &after = after_.replayed.result;
+    result_.has_norm = !before.norm_of.empty() || !after.norm_of.empty();
+    result_.norms = diagnosis::norm_differences(before_.schedule.model, before, after_.schedule.model, after);
   }
 
   /// Two formulas that stand against each other in a parameter.
@@ -323,6 +294,11 @@ class Comparer {
                          reference_terms(side.schedule, local.logical, local.piece, result_.step));
   }
 
+  static bool covers(const DifferingElements& all, const DifferingElements& some) {
+    return all.elements.begin <= some.elements.begin && some.elements.end <= all.elements.end &&
+           std::includes(all.ranks.begin(), all.ranks.end(), some.ranks.begin(), some.ranks.end());
+  }
+
   void finish() {
     const auto factors = [](const Side& side, const diagnosis::OwnedStretch& owner) {
       std::set<std::string> result;
@@ -342,6 +318,11 @@ class Comparer {
       difference.more = found.more;
       for (const auto& [value, held] : diagnosis::by_value(std::move(found.in_both)))
         difference.where = diagnosis::holders(held.where, held.stretches, {}, most_stretches, difference.more);
+      // Of what others own now all holders are told, those that own it in both among them.
+      std::erase_if(difference.where, [&](const DifferingElements& each) {
+        return std::any_of(found.moved.begin(), found.moved.end(),
+                           [&](const DifferingElements& moved) { return covers(moved, each); });
+      });
       for (DifferingElements& each : found.moved) {
         if (difference.where.size() < most_stretches)
           difference.where.push_back(std::move(each));

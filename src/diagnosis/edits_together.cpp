@@ -83,6 +83,19 @@ void add_merges(const std::vector<ListedStep>& list, std::vector<Candidate>& can
   }
 }
 
+/// Whether `later` gives the same step other values of all keys that `edit` sets.
+bool is_overridden(const Edit& edit, const Edit& later) {
+  if (edit.action != Edit::Action::set || later.action != Edit::Action::set ||
+      edit.step.to_string() != later.step.to_string())
+    return false;
+  const auto are_said = [&](const std::vector<std::string_view>& keys) {
+    return std::all_of(keys.begin(), keys.end(), [&](std::string_view key) {
+      return std::ranges::count(later.values.keys, key) + std::ranges::count(later.removed, key) > 0;
+    });
+  };
+  return are_said(edit.values.keys) && are_said(edit.removed);
+}
+
 }  // namespace
 
 std::optional<Candidate> merged_into(const ListedStep& one, const ListedStep& other) {
@@ -120,6 +133,31 @@ std::vector<Candidate> edits_together(const std::vector<Step>& steps, const std:
   return candidates;
 }
 
+std::vector<Candidate> two_keys_at_once(const std::vector<Candidate>& singles) {
+  const auto reduces = [](const Candidate& one) {
+    return one.edit.values.keys == std::vector<std::string_view>{"reduce"} && one.edit.removed.empty();
+  };
+  const auto takes_away = [](const Candidate& one) {
+    return one.edit.action == Edit::Action::set && one.edit.values.keys.empty() && one.edit.removed.size() == 1 &&
+           !one.edit.removed.front().starts_with("geometry");
+  };
+  std::map<std::string, std::vector<const Candidate*>> by_step;
+  for (const Candidate& single : singles) {
+    if (single.together.empty() && (reduces(single) || takes_away(single))) by_step[single.step].push_back(&single);
+  }
+  std::vector<Candidate> candidates;
+  for (const auto& [step, list] : by_step) {
+    for (const Candidate* one : list) {
+      for (const Candidate* other : list) {
+        if (!takes_away(*other) || (!reduces(*one) && other <= one)) continue;
+        candidates.push_back(*one);
+        candidates.back().edit.removed.push_back(other->edit.removed.front());
+      }
+    }
+  }
+  return candidates;
+}
+
 std::vector<Candidate> one_by_one(const std::vector<const Candidate*>& candidates) {
   std::vector<Candidate> list;
   for (const Candidate* candidate : candidates) {
@@ -128,6 +166,14 @@ std::vector<Candidate> one_by_one(const std::vector<const Candidate*>& candidate
       other.is_with_previous = true;
       list.push_back(std::move(other));
     }
+  }
+  for (std::size_t i = list.size(); i-- > 0;) {
+    const auto one = list.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::none_of(one + 1, list.end(), [&](const Candidate& later) { return is_overridden(one->edit, later.edit); }))
+      continue;
+    // What went with it goes on in its place.
+    if (!one->is_with_previous && (one + 1)->is_with_previous) (one + 1)->is_with_previous = false;
+    list.erase(one);
   }
   return list;
 }

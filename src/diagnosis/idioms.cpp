@@ -280,11 +280,19 @@ bool Idioms::counts_otherwise(const std::vector<Candidate>& edits) const {
 }
 
 int Idioms::factor_place(const std::vector<Candidate>& edits) const {
-  if (edits.size() != 1) return 0;
+  int place = 0;
+  for (std::size_t i = 0; i < edits.size(); ++i) {
+    const bool has_partner = i + 1 < edits.size() && edits[i + 1].is_with_previous;
+    if (!edits[i].is_with_previous && !has_partner) place = std::max(place, factor_place(edits[i]));
+  }
+  return place;
+}
+
+int Idioms::factor_place(const Candidate& candidate) const {
   enum Place { loss = 0, scale, elsewhere, added };
-  const Edit& edit = edits.front().edit;
+  const Edit& edit = candidate.edit;
   if (edit.action == Edit::Action::insert) return edit.values.op == Op::scale ? added : 0;
-  const ListedStep* step = find_listed(list_, edits.front().step);
+  const ListedStep* step = find_listed(list_, candidate.step);
   if (step == nullptr || edit.action != Edit::Action::set) return 0;
   if (edit.changes("reduce")) return elsewhere;
   if (!edit.changes("by")) return 0;

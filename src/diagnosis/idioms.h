@@ -43,10 +43,12 @@ class Idioms {
   /// Sets a factor that counts tokens otherwise than the loss does.
   bool counts_otherwise(const std::vector<Candidate>& edits) const;
   /// Where a wrong factor is looked for, first to last: in a backward that has one, which is the loss's own; in a
-  /// scale; in a reduction that averages, and in a backward without one; in a new scale. 0 for other edits.
+  /// scale; in a reduction that averages, and in a backward without one; in a new scale. Of several edits the last of
+  /// these places; 0 for edits of other things, and of steps that are changed together.
   int factor_place(const std::vector<Candidate>& edits) const;
 
  private:
+  int factor_place(const Candidate& candidate) const;
   void find_means(const Schedule& schedule);
 
   std::vector<ListedStep> list_;

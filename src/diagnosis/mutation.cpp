@@ -12,11 +12,9 @@
 #include <utility>
 
 #include "lockstep/check.h"
-#include "lockstep/parametric.h"
 #include "lockstep/prove.h"
 #include "src/base/budget.h"
 #include "src/diagnosis/candidates.h"
-#include "src/diagnosis/outcome_verdict.h"
 #include "src/diagnosis/shrink.h"
 #include "src/diagnosis/stopwatch.h"
 #include "src/expression/parsed_once.h"
@@ -112,10 +110,12 @@ std::string limit_of(const Proof& proof) {
 struct Base {
   std::set<Axis> fixed;  ///< axes that stay as the file has them
   bool fixed_micro_batches = false;
-  bool right = false;  ///< for every size of what is left
-  std::vector<Axis> axes;
-  bool micro_batches = false;
-  std::string limit;  ///< why it is not proved right
+  Proof proof;  ///< of what is left
+
+  bool any_open() const { return !proof.axes.empty() || proof.micro_batches; }
+  bool right() const { return any_open() && proof.verdict == Proof::Verdict::right; }
+  /// Why it is not proved right.
+  std::string limit() const { return any_open() ? limit_of(proof) : "no size of it can be left open"; }
 
   Proof proof_of(const Scenario& scenario) const {
     Prover::Options options;
@@ -125,10 +125,10 @@ struct Base {
   }
 
   std::string statement() const {
-    if (!right) return limit;
+    if (!right()) return limit();
     std::vector<std::string> every, as_in_file;
-    for (const Axis axis : axes) every.emplace_back(name_of(axis));
-    if (micro_batches) every.emplace_back("number of micro-batches");
+    for (const Axis axis : proof.axes) every.emplace_back(name_of(axis));
+    if (proof.micro_batches) every.emplace_back("number of micro-batches");
     for (const Axis axis : fixed) as_in_file.emplace_back(name_of(axis));
     if (fixed_micro_batches) as_in_file.emplace_back("number of micro-batches");
     return fmt::format(
@@ -144,12 +144,7 @@ Base base_with(const Scenario& scenario, const std::vector<std::optional<Axis>>&
     if (one) base.fixed.insert(*one);
     base.fixed_micro_batches = base.fixed_micro_batches || !one;
   }
-  const Proof proof = base.proof_of(scenario);
-  base.axes = proof.axes;
-  base.micro_batches = proof.micro_batches;
-  const bool any_open = !proof.axes.empty() || proof.micro_batches;
-  base.right = any_open && proof.verdict == Proof::Verdict::right;
-  base.limit = any_open ? limit_of(proof) : "no size of it can be left open";
+  base.proof = base.proof_of(scenario);
   return base;
 }
 
@@ -157,9 +152,9 @@ Base base_with(const Scenario& scenario, const std::vector<std::optional<Axis>>&
 /// every size of the others.
 Base find_base(const Scenario& scenario) {
   Base open = base_with(scenario, {});
-  if (open.right) return open;
-  std::vector<std::optional<Axis>> sizes(open.axes.begin(), open.axes.end());
-  if (open.micro_batches) sizes.push_back(std::nullopt);
+  if (open.right()) return open;
+  std::vector<std::optional<Axis>> sizes(open.proof.axes.begin(), open.proof.axes.end());
+  if (open.proof.micro_batches) sizes.push_back(std::nullopt);
   for (int count = 1; count <= 3; ++count) {
     for (unsigned mask = 1; mask < 1U << sizes.size(); ++mask) {
       if (std::popcount(mask) != count) continue;
@@ -168,7 +163,7 @@ Base find_base(const Scenario& scenario) {
         if ((mask >> at & 1U) != 0) fixed.push_back(sizes[at]);
       }
       Base base = base_with(scenario, fixed);
-      if (base.right) return base;
+      if (base.right()) return base;
     }
   }
   return open;
@@ -229,10 +224,7 @@ class Run {
   }
 
   void try_edit(const Candidate& candidate) {
-    Mutant mutant;
-    mutant.kind = name_of(candidate.kind);
-    mutant.step = candidate.step;
-    mutant.edit = to_json(candidate.edit);
+    Mutant mutant = {.kind = name_of(candidate.kind), .step = candidate.step, .edit = to_json(candidate.edit)};
     try {
       const Scenario small = edited(*small_.scenario, candidate.edit);
       if (!seen_.insert(hash_of(small)).second) return void(++mutation_.same);
@@ -264,10 +256,10 @@ class Run {
     const Proof proof = base_.proof_of(edited);
     if (proof.verdict == Proof::Verdict::wrong && is_kill(*proof.counterexample, mutant)) return;
     const std::optional<Axis> left_out = axis_left_out(proof);
-    mutant.why = !base_.right                             ? "the schedule itself: " + base_.limit
+    mutant.why = !base_.right()                           ? "the schedule itself: " + base_.limit()
                  : proof.verdict != Proof::Verdict::right ? limit_of(proof)
                  : left_out ? fmt::format("its proof is for the {} of the file alone", name_of(*left_out))
-                 : proof.micro_batches != base_.micro_batches
+                 : proof.micro_batches != base_.proof.micro_batches
                      ? "it tells micro-batches apart, so that their number cannot be left open"
                      : "";
     mutant.fate = mutant.why.empty() ? Mutant::Fate::equivalent : Mutant::Fate::unproved;
@@ -277,10 +269,8 @@ class Run {
   /// An axis of which the schedule without an edit is proved right for every size, and the edited one is not. One that
   /// refuses the edit at all sizes but one has no others at which the mutant exists.
   std::optional<Axis> axis_left_out(const Proof& proof) const {
-    const auto open = [&](Axis axis) {
-      return std::find(proof.axes.begin(), proof.axes.end(), axis) != proof.axes.end();
-    };
-    for (const Axis axis : base_.axes) {
+    const auto open = [&](Axis axis) { return std::ranges::count(proof.axes, axis) > 0; };
+    for (const Axis axis : base_.proof.axes) {
       const bool refused = std::any_of(proof.refused.begin(), proof.refused.end(),
                                        [&](const Proof::Refused& one) { return one.axis == axis; });
       // An edit may bring in the expert mesh, in which dp is ep times edp.
@@ -291,7 +281,7 @@ class Run {
 
   /// Whether a counterexample of an edited schedule is one: the schedule without the edit is right there.
   bool is_kill(const Proof::Counterexample& example, Mutant& mutant) const {
-    if (!base_.right) {
+    if (!base_.right()) {
       const Scenario right = read_scenario(scenario_.document, scenario_.file, {example.sizes});
       if (engines_.symbolic(*right.schedule) != Verdict::match) return false;
     }
@@ -330,9 +320,9 @@ class Run {
 
   /// Whether the proof of the schedule without an edit leaves open what is other there than at the small layout.
   bool is_proved_at(const MutationLayout& layout) const {
-    if (layout.of == "micro_batches") return base_.micro_batches;
+    if (layout.of == "micro_batches") return base_.proof.micro_batches;
     if (small_.scenario->layout.etp > 1) return false;  // proofs keep it equal to tp
-    return std::find(base_.axes.begin(), base_.axes.end(), axis_named(layout.of)) != base_.axes.end();
+    return std::ranges::count(base_.proof.axes, axis_named(layout.of)) > 0;
   }
 
   const Scenario& scenario_;

@@ -17,6 +17,7 @@ OracleAnswer answer_of(const SymbolicResult& result, const Model& model) {
   if (result.match) return answer;
   answer.wrong_buffers.assign(model.parameters().size(), 0);
   answer.wrong_norms.assign(model.parameters().size(), 0);
+  answer.wrong_clips.assign(model.parameters().size(), 0);
   const auto add = [&](int parameter, int distance) {
     ++answer.wrong_buffers[at(parameter)];
     ++answer.count;
@@ -26,11 +27,13 @@ OracleAnswer answer_of(const SymbolicResult& result, const Model& model) {
     return model.local(rank).buffers[at(buffer)].parameters.front();
   };
   for (const BufferResult& buffer : result.buffers) {
-    const auto worst = std::find_if(buffer.pieces.begin(), buffer.pieces.end(),
-                                    [](const PieceResult& piece) { return !piece.right && !piece.ratio; });
-    const bool wrong =
-        std::any_of(buffer.pieces.begin(), buffer.pieces.end(), [](const PieceResult& piece) { return !piece.right; });
-    if (wrong) add(parameter_of(buffer.rank, buffer.buffer), worst == buffer.pieces.end() ? 1 : 2);
+    const auto any = [&](const auto& is) { return std::any_of(buffer.pieces.begin(), buffer.pieces.end(), is); };
+    if (!any([](const PieceResult& piece) { return !piece.right; })) continue;
+    const int parameter = parameter_of(buffer.rank, buffer.buffer);
+    add(parameter,
+        any([](const PieceResult& piece) { return !piece.right && !piece.ratio && !piece.right_unclipped; }) ? 2 : 1);
+    if (!any([](const PieceResult& piece) { return !piece.right && !piece.right_unclipped; }))
+      ++answer.wrong_clips[at(parameter)];
   }
   for (const UnownedResult& unowned : result.unowned) add(parameter_of(unowned.rank, unowned.buffer), 2);
   for (const NormResult& norm : result.norm) {

@@ -27,11 +27,14 @@ struct OracleAnswer {
   /// (index into Model::parameters()).
   std::vector<int> wrong_buffers;
   std::vector<int> wrong_norms;  ///< how many of these are counted wrong
+  std::vector<int> wrong_clips;  ///< how many are right but for the norm that they are clipped by
   int count = 0;                 ///< of them all
-  int distance = 0;              ///< of them all: 1 for one multiple of what is right, 2 for anything else
-  bool ran = false;              ///< to its end, so that what follows is known
-  double sent_bytes = 0;         ///< in the first optimizer step, by the rank that sends most
-  std::size_t owners = 0;        ///< a hash of who owns what in the end
+  /// Of them all: 1 for one multiple of what is right and for what is right but clipped by another norm, 2 for anything
+  /// else.
+  int distance = 0;
+  bool ran = false;        ///< to its end, so that what follows is known
+  double sent_bytes = 0;   ///< in the first optimizer step, by the rank that sends most
+  std::size_t owners = 0;  ///< a hash of who owns what in the end
 
   bool right() const { return state == State::right; }
 };

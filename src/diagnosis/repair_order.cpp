@@ -20,12 +20,19 @@ bool restores_alone(const FoundRepair& repair) {
                      [](const Candidate& edit) { return edit.kind == Candidate::Kind::restore; });
 }
 
+/// A step that is changed is nearer than one that is changed and gets a new one beside it.
+std::ptrdiff_t new_steps(const FoundRepair& repair) {
+  return std::count_if(repair.edits.begin(), repair.edits.end(), [](const Candidate& edit) {
+    return edit.kind != Candidate::Kind::restore && edit.edit.action == Edit::Action::insert;
+  });
+}
+
 auto rank_of(const FoundRepair& repair) {
   std::size_t length = 0;
   for (const Candidate& edit : repair.edits) length += write_json(to_json(edit.edit)).size();
   return std::tuple(is_strange(repair), repair.count(), is_restored(repair) ? 0 : repair.sizes - repair.right_sizes,
                     repair.leaves_idle, !is_restored(repair),
-                    repair.ends_backward ? 0.0 : std::max(repair.added_bytes, 0.0), repair.distance,
+                    repair.ends_backward ? 0.0 : std::max(repair.added_bytes, 0.0), repair.distance, new_steps(repair),
                     repair.acts_elsewhere, repair.touches_right, repair.factor_place, repair.counts_otherwise,
                     repair.leaves_loop, repair.added_bytes, repair.place, length);
 }
@@ -59,6 +66,7 @@ int distance_of(const Candidate& candidate) {
   // What is asynchronous is so for a reason: it is waited for, rather than not overlapped any more.
   if (candidate.kind == Candidate::Kind::insert && edit.values.op == Op::wait) return elsewhere;
   if (edit.action == Edit::Action::set && edit.changes("async") && !edit.values.async) return added;
+  if (is_two_changes(candidate)) return added;
   switch (candidate.kind) {
     case Candidate::Kind::restore:
       return 0;
@@ -71,6 +79,13 @@ int distance_of(const Candidate& candidate) {
     default:
       return changed;
   }
+}
+
+bool is_two_changes(const Candidate& candidate) {
+  const Edit& edit = candidate.edit;
+  const bool is_one_thing = candidate.kind == Candidate::Kind::restore ||
+                            candidate.kind == Candidate::Kind::operation || candidate.kind == Candidate::Kind::geometry;
+  return edit.action == Edit::Action::set && !is_one_thing && edit.values.keys.size() + edit.removed.size() > 1;
 }
 
 bool is_repair(const FoundRepair& repair) { return !repair.loses_norm || restores_alone(repair); }

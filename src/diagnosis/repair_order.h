@@ -8,9 +8,12 @@
 namespace lockstep::diagnosis {
 
 /// What the edits are from what a framework has: 0 for its own steps; a step less or elsewhere is nearer than a changed
-/// one, and that nearer than a new one. A wait that is added is a step that ends elsewhere, and a step made synchronous
-/// is as far as a new one.
+/// one, and that nearer than a new one or than one changed in two ways. A wait that is added is a step that ends
+/// elsewhere, and a step made synchronous is as far as a new one.
 int distance_of(const Candidate& candidate);
+
+/// Whether it changes one step in two ways, rather than something that takes several keys to say, such as another op.
+bool is_two_changes(const Candidate& candidate);
 
 /// Not what takes a gradient out of a norm or a clip, after which it is in none wrongly, and nothing clips it: only the
 /// file's own edits may be taken back so.

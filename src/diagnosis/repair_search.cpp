@@ -21,12 +21,15 @@ namespace {
 constexpr std::size_t most_first_edits = 16, most_mending = 8, most_complements = 80,
                       no_repair = static_cast<std::size_t>(-1);
 
-/// Whether of each parameter one of two edits makes the values right, and one how often a norm counts it.
+/// Whether of each parameter one of two edits makes the values right, and one how often a norm counts it, and so what
+/// all are clipped by.
 bool complete_each_other(const OracleAnswer& a, const OracleAnswer& b) {
   bool all = a.wrong_buffers.size() == b.wrong_buffers.size() && !a.wrong_buffers.empty();
   for (std::size_t at = 0; all && at < a.wrong_buffers.size(); ++at) {
-    all = (a.wrong_norms[at] == 0 || b.wrong_norms[at] == 0) &&
-          (a.wrong_buffers[at] == a.wrong_norms[at] || b.wrong_buffers[at] == b.wrong_norms[at]);
+    const auto values_are_right = [at](const OracleAnswer& one) {
+      return one.wrong_buffers[at] == one.wrong_norms[at] + one.wrong_clips[at];
+    };
+    all = (a.wrong_norms[at] == 0 || b.wrong_norms[at] == 0) && (values_are_right(a) || values_are_right(b));
   }
   return all;
 }
@@ -100,19 +103,6 @@ void SearchForRepairs::search() {
     repair.looked_at_own_sizes = true;
     repair.right_at_own_sizes = true;
     repair.verified_by = "symbolic";
-  }
-}
-
-/// Of the first repairs; those that leave a step idle go behind others, which come to be the first then.
-void SearchForRepairs::look_for_idle() {
-  constexpr std::size_t most_looked_at = 24;
-  for (bool any = true; any;) {
-    std::stable_sort(found_.repairs.begin(), found_.repairs.end(), ranks_before);
-    any = false;
-    for (std::size_t at = 0; at < std::min(most_looked_at, found_.repairs.size()); ++at) {
-      any = any || !found_.repairs[at].looked_for_idle;
-      look_for_idle(found_.repairs[at]);
-    }
   }
 }
 
@@ -236,61 +226,6 @@ bool SearchForRepairs::has_good_repair(int distance) {
   });
 }
 
-/// Whether everything stays as it is without a step that the edits leave there.
-bool SearchForRepairs::does_nothing(const ListedStep& step, const std::vector<Edit>& edits,
-                                    const OracleAnswer& otherwise) {
-  std::vector<Edit> more = edits;
-  more.push_back(Edit::drop(step.name()));
-  std::optional<std::vector<Step>> steps = space_.steps().edited(more);
-  if (!steps) return false;
-  const OracleAnswer answer = space_.answer(*steps);
-  return answer.state == otherwise.state && answer.distance == otherwise.distance &&
-         answer.wrong_buffers == otherwise.wrong_buffers && answer.owners == otherwise.owners;
-}
-
-bool SearchForRepairs::did_nothing(const ListedStep& step) {
-  const auto [known, is_new] = did_nothing_.emplace(step.name(), false);
-  if (is_new) {
-    std::vector<Step> steps = space_.steps().steps();
-    known->second = does_nothing(step, {}, space_.answer(steps));
-  }
-  return known->second;
-}
-
-/// A repair after which a step does nothing that did something before goes around what is wrong. What says once more
-/// who owns what goes with the edit.
-void SearchForRepairs::look_for_idle(FoundRepair& repair) {
-  if (std::exchange(repair.looked_for_idle, true)) return;
-  const std::vector<Edit> edits = repair.plain_edits();
-  std::optional<std::vector<Step>> steps = space_.steps().edited(edits);
-  if (!steps) return;
-  const OracleAnswer answer = space_.answer(*steps);
-  for (const ListedStep& step : listed_steps(*steps)) {
-    if (step.op() == Op::each && step.step->steps.empty()) repair.leaves_idle = true;
-    const Operation& row = operation(step.op());
-    const bool does_something = step.op() == Op::scale || row.adds == Operation::Adds::gradient ||
-                                row.adds == Operation::Adds::buffer || row.ownership != Operation::Ownership::keeps ||
-                                row.writes != Operation::Writes::nothing;
-    // With another factor it may be meant to do nothing at these sizes.
-    const bool is_weighted = std::any_of(repair.edits.begin(), repair.edits.end(), [&](const Candidate& edit) {
-      return edit.kind == Candidate::Kind::factor && edit.step == step.name();
-    });
-    if (step.name().empty() || !does_something || is_weighted) continue;
-    if (!does_nothing(step, edits, answer) || (step.op() != Op::backward && did_nothing(step))) continue;
-    if (step.op() == Op::own && step.step->over && !step.step->over->picks.empty()) {
-      ++repair.said_again;
-      repair.edits.push_back({Candidate::Kind::drop, step.name(), Edit::drop(step.name())});
-      repair.edits.back().is_with_previous = true;
-      repair.tried_around = false;
-      repair.sizes = repair.right_sizes = 0;
-      repair.wrong_at.clear();
-      repair.wrong_with.clear();
-      return;
-    }
-    repair.leaves_idle = true;
-  }
-}
-
 /// Drops what is right at the small sizes and not at the file's own: numbers in the file may belong to its sizes. A
 /// large layout is left to verify_repair().
 void SearchForRepairs::keep_right_here() {
@@ -348,12 +283,13 @@ std::map<int, std::vector<Candidate>> SearchForRepairs::other_candidates() const
   const std::vector<Step>& steps = space_.steps().steps();
   std::map<int, std::vector<Candidate>> candidates;
   std::vector<Candidate> singles = edits_of_steps(steps, space_.values());
+  std::vector<Candidate> two = two_keys_at_once(singles);
   for (Candidate& candidate : edits_together(steps, singles))
     candidates[distance_of(candidate)].push_back(std::move(candidate));
   for (Candidate& candidate : singles) candidates[distance_of(candidate)].push_back(std::move(candidate));
   const std::vector<Parameter>& parameters = space_.steps().schedule_of().model.parameters();
   for (std::vector<Candidate> more :
-       {normalizing_edits(steps, space_.values()), norm_splits(steps, space_.values(), parameters)}) {
+       {normalizing_edits(steps, space_.values()), norm_splits(steps, space_.values(), parameters), std::move(two)}) {
     for (Candidate& candidate : more) candidates[distance_of(candidate)].push_back(std::move(candidate));
   }
   return candidates;
@@ -410,7 +346,8 @@ void SearchForRepairs::single(std::vector<Candidate> candidates) {
     if (const std::optional<Candidate> two = in_two_steps(candidate);
         two && answer && answer->right() && !nearest_only_)
       answer_to({&*two});
-    if (!answer || answer->state != OracleAnswer::State::wrong) continue;
+    // Of what is two changes no third one is tried.
+    if (!answer || answer->state != OracleAnswer::State::wrong || is_two_changes(candidate)) continue;
     const bool takes_back = candidate.kind == Candidate::Kind::restore || candidate.kind == Candidate::Kind::drop;
     if (takes_back && taking_back_.size() < most_first_edits) taking_back_.push_back(candidate);
     if (space_.is_better(*answer) || space_.mends_the_few(*answer)) {

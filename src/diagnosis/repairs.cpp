@@ -35,7 +35,7 @@ Repair FoundRepair::plain() const {
   repair.right_sizes = right_sizes;
   repair.wrong_at = wrong_at;
   repair.wrong_with = wrong_with;
-  repair.reach = everywhere() ? Repair::Reach::layouts_tried : Repair::Reach::some_sizes;
+  repair.reach = reach_of_layouts(repair);
   repair.other_owners = other_owners;
   repair.added_bytes = added_bytes;
   repair.bytes_known = bytes_known;

@@ -23,6 +23,26 @@ std::set<std::string> wrong_names(const CheckResult& result) {
   return names;
 }
 
+/// `small` is where the values of parameters are known, and what norms count.
+WrongNames names_of_wrong(const CheckResult& result, const CheckResult& small) {
+  WrongNames names = {wrong_names(result)};
+  const SymbolicResult* symbolic = symbolic_of(small);
+  if (symbolic == nullptr) return names;
+  const Model& model = small.scenario->schedule->model;
+  const auto name = [&](int parameter) { return model.parameters()[at(parameter)].name; };
+  const auto add = [&](int rank, int buffer) {
+    names.in_value.insert(name(model.local(rank).buffers[at(buffer)].parameters.front()));
+  };
+  for (const BufferResult& buffer : symbolic->buffers) {
+    if (std::any_of(buffer.pieces.begin(), buffer.pieces.end(),
+                    [](const PieceResult& piece) { return !piece.right && !piece.right_unclipped; }))
+      add(buffer.rank, buffer.buffer);
+  }
+  for (const UnownedResult& unowned : symbolic->unowned) add(unowned.rank, unowned.buffer);
+  for (const NormResult& norm : symbolic->norm) names.counted.insert(name(norm.parameter));
+  return names;
+}
+
 bool inserts(const Edit& edit) { return edit.action == Edit::Action::insert; }
 
 /// Whether a collective or a scale would stand where there is nothing yet to reduce or to scale.
@@ -161,7 +181,7 @@ void SearchSpace::limit() {
 }
 
 void SearchSpace::find_values() {
-  values_ = candidate_values(*result_.scenario->schedule, wrong_names(result_));
+  values_ = candidate_values(*result_.scenario->schedule, names_of_wrong(result_, *small_));
   std::set<Rational> factors;
   bool uneven = small_->step > 0;  // the same factor is right in an optimizer step before
   if (symbolic_of(*small_) != nullptr && small_->verdict == Verdict::mismatch) {
@@ -175,7 +195,8 @@ void SearchSpace::find_values() {
   }
   if (uneven) return;
   keep_sizes(values_, all_->steps().environment(), factors);
-  if (!factors.empty() && values_.sizes.empty()) return;
+  // Tokens that are counted over too few ranks are other factors on other ranks, of which one may be a size.
+  if (factors.size() > 1 || (!factors.empty() && values_.sizes.empty())) return;
   values_.token_counts.clear();
   values_.token_totals.clear();
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <future>
 #include <optional>
 #include <tuple>
@@ -102,11 +103,11 @@ void prove(const Scenario& scenario, Repair& repair) {
         return;
       }
     }
-    repair.reach = tried_right ? Repair::Reach::layouts_tried : Repair::Reach::some_sizes;
+    repair.reach = reach_of_layouts(repair);
     if (has_open_sizes(proof))
       repair.proof = proof.verdict == Proof::Verdict::wrong ? where_wrong(proof) : why_undecided(proof);
   } catch (const InputError&) {
-    repair.reach = tried_right ? Repair::Reach::layouts_tried : Repair::Reach::some_sizes;
+    repair.reach = reach_of_layouts(repair);
   }
 }
 
@@ -164,12 +165,17 @@ bool answers_file(const CheckResult& result, const WhatIf& change, Repair& repai
   for (const Axis axis : result.written->layout.any) {
     if (repair.wrong_with.contains(std::string(name_of(axis)))) return false;
   }
-  repair.reach = std::max(repair.reach, Repair::Reach::layouts_tried);
+  repair.reach = std::max(repair.reach, reach_of_layouts(repair));
   if (!there.errors.empty()) repair.proof = there.errors.front().message;
   return true;
 }
 
 }  // namespace
+
+Repair::Reach reach_of_layouts(const Repair& repair) {
+  if (repair.sizes == 0) return Repair::Reach::own_sizes;
+  return repair.right_sizes == repair.sizes ? Repair::Reach::layouts_tried : Repair::Reach::some_sizes;
+}
 
 std::string_view name_of(Repair::Reach reach) {
   switch (reach) {
@@ -179,6 +185,8 @@ std::string_view name_of(Repair::Reach reach) {
       return "every size of the axes in play";
     case Repair::Reach::layouts_tried:
       return "the layouts tried";
+    case Repair::Reach::own_sizes:
+      return "its own sizes";
     case Repair::Reach::some_sizes:
       return "some sizes";
   }
@@ -224,6 +232,7 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
     bool strange, idle, restored, alike, stands;
     /// A norm may be lost by an edit that drops no step.
     bool loses_norm() const { return repair.keeps_norms == false && !restored; }
+    bool is_whole_restoration() const { return restored && !idle && repair.reach != Repair::Reach::some_sizes; }
   };
   const std::vector<FoundRepair> candidates = distinct_repairs(search.repairs);
   std::vector<Verified> list;
@@ -246,9 +255,12 @@ std::vector<Repair> best_repairs(const CheckResult& result, const RepairSearch& 
       list.push_back(std::move(one));
     }
   }
-  std::stable_sort(list.begin(), list.end(), [](const Verified& a, const Verified& b) {
-    const auto key = [](const Verified& one) {
-      return std::tuple(one.strange, !one.restored || one.idle, one.repair.reach, one.idle, one.alike);
+  // Where all that was changed has to be taken back for other sizes, a part of it is a repair like others.
+  const bool any_whole = std::any_of(list.begin(), list.end(), std::mem_fn(&Verified::is_whole_restoration));
+  std::stable_sort(list.begin(), list.end(), [any_whole](const Verified& a, const Verified& b) {
+    const auto key = [any_whole](const Verified& one) {
+      const bool restores = any_whole ? one.is_whole_restoration() : one.restored && !one.idle;
+      return std::tuple(one.strange, !restores, one.repair.reach, one.idle, one.alike);
     };
     return key(a) < key(b);
   });

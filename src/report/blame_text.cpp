@@ -83,7 +83,8 @@ std::string blame_text(const CheckResult& result, bool verbose, const Style& sty
                       : is_right_when_small(result) ? "looks for what is right at these sizes"
                                                     : "shows this repair and others",
                       has_options_alone(result) ? ", and tries other values of the framework's options" : "");
-  for (const std::string& sentence : result.unnoticed) text += fmt::format("    {}\n", sentence);
+  for (const std::string& sentence : result.unnoticed)
+    text += (verbose ? "    " + sentence : wrapped("    " + sentence, 6)) + "\n";
   return text;
 }
 

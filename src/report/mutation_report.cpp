@@ -22,9 +22,8 @@ namespace {
 using diagnosis::Mutant, diagnosis::Mutation;
 
 struct Counts {
-  int mutants = 0, killed = 0;
+  int mutants = 0, killed = 0, equivalent = 0, unproved = 0;
   int elsewhere = 0;  ///< killed, but right at the small layout
-  int equivalent = 0, unproved = 0;
 
   void add(const Mutant& mutant) {
     ++mutants;
@@ -94,16 +93,13 @@ void write_json_mutant(const Mutant& mutant, JsonWriter& json) {
   json.key("kind").string(mutant.kind);
   json.key("step").string_or_null(mutant.step);
   json.key("edit").value(mutant.edit, true);
-  if (mutant.fate == Mutant::Fate::killed) {
-    json.key("fate").string("killed");
+  const bool killed = mutant.fate == Mutant::Fate::killed, unproved = mutant.fate == Mutant::Fate::unproved;
+  json.key("fate").string(killed ? "killed" : unproved ? "not proved" : "equivalent");
+  if (unproved) json.key("why").string(mutant.why);
+  if (killed) {
     json.key("verdict").string(name_of(mutant.verdict));
     json.key("engines").strings(mutant.engines, true);
     json.key("sizes").string_or_null(mutant.sizes);
-  } else if (mutant.fate == Mutant::Fate::equivalent) {
-    json.key("fate").string("equivalent");
-  } else {
-    json.key("fate").string("not proved");
-    json.key("why").string(mutant.why);
   }
   json.end_object();
 }

@@ -32,6 +32,8 @@ std::string reach_text(const Repair& repair) {
     case Repair::Reach::every_size:
     case Repair::Reach::axes_in_play:
       return fmt::format("{} (parametric)", repair.proof);
+    case Repair::Reach::own_sizes:
+      return repair.proof.empty() ? tried : fmt::format("{}; {}", tried, repair.proof);
     case Repair::Reach::layouts_tried:
       return repair.proof.empty() ? tried + " (symbolic)" : fmt::format("{} (symbolic); {}", tried, repair.proof);
     case Repair::Reach::some_sizes:

@@ -8,6 +8,7 @@
 
 #include "src/base/at.h"
 #include "src/diagnosis/fold_names.h"
+#include "src/report/elide.h"
 #include "src/report/text_report.h"
 
 namespace lockstep::report {
@@ -42,7 +43,9 @@ std::string lines_by_words(const std::vector<std::pair<int, Words>>& lines, cons
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     const Words& words = groups[shown].first;
-    text += fmt::format("    {} {}\n", rank_list(ranks), ranks.size() == 1 ? words.of_one : words.of_several);
+    const std::string line =
+        fmt::format("    {} {}", rank_list(ranks), ranks.size() == 1 ? words.of_one : words.of_several);
+    text += (options.verbose ? line : wrapped(line, 6)) + "\n";
   }
   return text;
 }

@@ -73,7 +73,7 @@ def test_a_norm_of_names_is_cut_in_two_beside_what_it_counts_already(run, tmp_pa
     edits = repairs(run, case)["repairs"][0]["edits"]
     assert edits[0] == {"set": "norm", "params": ["a"]}
     assert edits[1]["insert"]["params"] == ["b"]
-    assert edits[1]["insert"]["count"] == "(rank.dp == 0) and rank.tp == 0"
+    assert edits[1]["insert"]["count"] == "rank.dp == 0 and rank.tp == 0"
 
 
 def test_examples_are_of_what_the_step_acts_on(run, tmp_path):

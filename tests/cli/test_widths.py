@@ -26,8 +26,14 @@ def too_wide(text):
     return [line for line in text.splitlines() if len(line) > WIDEST and is_about_a_formula(line)]
 
 
+def is_a_sentence(line):
+    """About what went wrong; not an edit nor a command, which are there to be copied."""
+    return re.match(r"    \S", line) and not re.match(r" +(right|together|and) .*with \{|    `lockstep ", line)
+
+
 def test_check_of_the_corpus(run):
     done = run("check", str(ROOT / "scenarios"))
+    assert [line for line in done.stdout.splitlines() if len(line) > WIDEST and is_a_sentence(line)] == []
     assert len([line for line in done.stdout.splitlines() if is_about_a_formula(line)]) > 2000
     assert too_wide(done.stdout) == []
 

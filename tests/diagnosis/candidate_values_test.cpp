@@ -60,7 +60,7 @@ Words words_in(const std::vector<Selectors>& selections) {
 const std::string one = R"({ "name": "w", "shape": [16] })";
 
 CandidateValues values_of(const Scenario& scenario, const std::set<std::string>& wrong = {}) {
-  return diagnosis::candidate_values(*scenario.schedule, wrong);
+  return diagnosis::candidate_values(*scenario.schedule, {wrong});
 }
 
 }  // namespace

@@ -317,7 +317,8 @@ TEST_CASE("of a long list of names those that are wrong are edited one by one") 
            { "name": "mean", "op": "all_reduce", "over": "dp", "params": [)" +
           names + "] } ]"));
   const auto edits = [&](const std::set<std::string>& wrong) {
-    const auto all = diagnosis::single_edits(read.schedule->steps, diagnosis::candidate_values(*read.schedule, wrong));
+    const auto all =
+        diagnosis::single_edits(read.schedule->steps, diagnosis::candidate_values(*read.schedule, {wrong}));
     return std::count_if(all.begin(), all.end(), [](const diagnosis::Candidate& one) {
       return one.edit.changes("params") && one.edit.values.params.items().size() == 99;
     });

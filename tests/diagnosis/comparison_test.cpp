@@ -97,6 +97,19 @@ TEST_CASE("a wrong value is found where the owner changed as well") {
   CHECK(found.gradients.front().after == "g0 + g1");
 }
 
+TEST_CASE("elements that a rank owns in both are told once where others come to own them as well") {
+  const std::string half = R"({ "name": "mean", "op": "reduce", "over": "dp", "reduce": "avg", "root": 0 })",
+                    sum = R"({ "name": "sum", "op": "all_reduce", "over": "dp" })";
+  const ScheduleComparison found =
+      compare_texts(with_steps(local_backward + "," + half), with_steps(local_backward + "," + sum));
+  REQUIRE(found.gradients.size() == 1);
+  const std::vector<DifferingElements>& where = found.gradients.front().where;
+  REQUIRE(where.size() == 1);
+  CHECK(where[0].elements == Interval{0, 8});
+  CHECK(where[0].ranks == std::vector<int>{0});
+  CHECK(where[0].new_ranks == std::vector<int>{0, 1});
+}
+
 TEST_CASE("what is too large to be checked is too large to be compared") {
   const std::string twice = R"({ "name": "one", "op": "each", "steps": [ { "name": "b", "op": "backward" },
     { "name": "sum", "op": "all_reduce", "over": "dp" } ] })";
@@ -189,6 +202,11 @@ TEST_CASE("a schedule that deadlocks is not the same as any") {
   CHECK_FALSE(found.complete);
   CHECK(found.step == -1);
   CHECK_FALSE(found.same_gradients());
+  // Nor is anything said of norms that were not taken to the end.
+  const std::string norm = R"(, { "name": "n", "op": "norm" })";
+  CHECK(compare_texts(with_steps(local_backward + "," + average + norm),
+                      with_steps(local_backward + "," + crossed + norm))
+            .norms.empty());
 }
 
 TEST_CASE("parameters in another order are the same parameters") {

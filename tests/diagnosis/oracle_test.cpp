@@ -46,6 +46,12 @@ TEST_CASE("a multiple of what is right is nearer than anything else that is wron
             all),
      2, 2);
   is(answer(mean_step + R"(, { "name": "n", "op": "norm", "over": "dp" })"), 2, 2);
+  // Right, but clipped by another norm.
+  const std::string clip = R"(, { "name": "n", "op": "norm", "over": "dp" }, { "name": "c", "op": "clip" })";
+  is(answer(mean_step + clip), 4, 4);
+  CHECK(answer(mean_step + clip).wrong_clips == std::vector<int>{2});
+  is(answer(scaled_by("2") + clip), 4, 6);
+  CHECK(answer(scaled_by("2") + clip).wrong_clips == std::vector<int>{0});
   // The middle is nobody's.
   is(answer(
          mean_step +

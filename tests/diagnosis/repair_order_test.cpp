@@ -70,6 +70,10 @@ TEST_CASE("of two repairs the first thing in which one is worse counts, whatever
       [](FoundRepair& repair) { repair.leaves_idle = true; },
       [](FoundRepair& repair) { repair.added_bytes = 8; },
       [](FoundRepair& repair) { repair.distance = 1; },
+      [](FoundRepair& repair) {
+        repair.edits.push_back(candidate_of(Candidate::Kind::insert, inserted("s", Op::scale, "2", "a")));
+        repair.edits.back().is_with_previous = true;
+      },
       [](FoundRepair& repair) { repair.acts_elsewhere = true; },
       [](FoundRepair& repair) { repair.touches_right = true; },
       [](FoundRepair& repair) { repair.factor_place = 1; },
@@ -92,7 +96,7 @@ TEST_CASE("of two repairs the first thing in which one is worse counts, whatever
   FoundRepair restored = best;
   restored.edits.front().kind = Candidate::Kind::restore;
   for (std::size_t behind = 4; behind < worse.size(); ++behind) {
-    if (behind != 5) worse[behind](restored);  // at another distance it is none
+    if (behind != 5 && behind != 6) worse[behind](restored);  // at another distance, or with a new step, it is none
   }
   CHECK(ranks_before(restored, best));
   restored.right_sizes -= 1;
@@ -161,6 +165,9 @@ TEST_CASE("how far an edit is from what a framework has") {
   Step timing;
   timing.keys = {"async"};
   CHECK(distance(Candidate::Kind::timing, Edit::set("a", timing)) == added);
+  CHECK(distance(Candidate::Kind::parameters, Edit::set("a", {}, {"params"})) == changed);
+  CHECK(distance(Candidate::Kind::parameters, Edit::set("a", {}, {"params", "count"})) == added);
+  CHECK(distance(Candidate::Kind::operation, Edit::set("a", {}, {"over", "geometry"})) == changed);
   timing.async = true;
   CHECK(distance(Candidate::Kind::timing, Edit::set("a", timing)) == changed);
 }
