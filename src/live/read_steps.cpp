@@ -21,9 +21,11 @@ void ProgramReader::step(const Event& event) {
   read_micro_batches(event, step);
 }
 
-void ProgramReader::gap(const Event& event) {
+void ProgramReader::gap(const Event& event, int line) {
   CaptureGap gap = read_gap(event);
   if (!gap.of_all) gap.parameters = declared(event, "parameters");
+  gap.is_wrong = event.boolean("wrong", false);
+  gap.line = line;
   gaps_.push_back(std::move(gap));
 }
 

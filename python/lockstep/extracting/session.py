@@ -115,8 +115,8 @@ class Session:
             contents = [memory.of(tensor) for tensor in inputs]
             call = self.call(group, op, more.get("peer"))
             speaker = self.speaker(group, op, more)
-            carries = any(content is not None and bool((content.marks == KNOWN).any()) for content in contents)
-            carries = carries or bool(self.carrying.get(call))
+            carries = any(content is not None and (bool((content.marks == KNOWN).any()) or memory.is_spoiled(content)) for content in contents)
+            carries = carries or bool(self.carrying.get(call)) or self.is_untouched(op, inputs, contents)
             if any(tensor.is_floating_point() for tensor in inputs + outputs):
                 (self.carries if carries else self.silent).add(call)
             told = inputs or outputs
@@ -131,10 +131,13 @@ class Session:
             unknown = None if carries else next((str(memory.reasons[int(one.marks[one.marks > KNOWN][0])]) for one in contents if one is not None), None)
             own = self.put_in(op, inputs, unknown) if not carries else None  # before it is written over
             squares = following.rules.squares.sum_of(op, reduce, inputs) if unknown is not None else None
+            gathered = following.unwritten.of_all(inputs) if op == "all_gather" else None
             for tensor in outputs:
                 self.flights.write(tensor)
                 memory.put(tensor, None)
             play()
+            if gathered is not None:
+                self.following.unwritten.mark_all(outputs, gathered)
             taped = self.from_tape(call, group, inputs, outputs, speaker, unknown) if op in ("broadcast", "scatter") else None
             if self.alike is not None and not carries:
                 self.alike.passes(call, op, event["group"], inputs, outputs, more.get("peer"))
@@ -168,10 +171,17 @@ class Session:
                 work = Waiting(outputs, lambda: self.at_barrier(group))
             else:
                 work = done(outputs)
+            if not event["async"]:
+                self.flights.ended(group)
         self.record(event)
         if op == "barrier" and not event["async"]:
             self.at_barrier(group)
         return work
+
+    def is_untouched(self, op, inputs, contents):
+        """Whether it is a buffer for gradients to which no backward pass has added any: nothing was written to it but zeros since it was made."""
+        return self.alike is not None and op in REDUCTIONS and count_of(inputs) > FEW and not any(content is not None for content in contents) \
+            and all(map(self.following.unwritten.is_untouched, inputs))
 
     def in_flight(self, group, op, call, inputs, outputs, written):
         """A collective that has not ended. `written`: what it is told to have sent; None where that is no gradient."""
