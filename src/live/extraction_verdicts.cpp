@@ -215,30 +215,24 @@ class ExtractionVerdicts::Composition {
     const auto [found, is_new] = unknown_.try_emplace({step_, parameter, why, no_sum}, -1);
     if (!is_new) return found->second;
     ElementVerdict verdict;
-    if (const std::string* all = run_.unknown(step_, parameter); all != nullptr && no_sum != NoSum::perhaps) {
-      set_undecided(verdict.finding, *all);
-    } else if (no_sum == NoSum::perhaps) {
-      set_undecided(verdict.finding, "what the optimizer gets is not known: " + why);
+    const std::string* all = no_sum == NoSum::perhaps ? nullptr : run_.unknown(step_, parameter);
+    if (no_sum == NoSum::perhaps || all != nullptr) {
+      set_undecided(verdict.finding, all != nullptr ? *all : "what the optimizer gets is not known: " + why);
     } else {
-      const bool is_race = no_sum == NoSum::in_flight;
-      set_wrong(verdict.finding, is_race ? Mistake::race : Mistake::leftover,
+      set_wrong(verdict.finding, no_sum == NoSum::in_flight ? Mistake::race : Mistake::leftover,
                 "what the optimizer gets is no sum of gradients: " + why);
       verdict.finding.piece.formula = "no sum of gradients";
     }
     return found->second = add(std::move(verdict));
   }
 
-  /// What a rank has done is wrong, whatever optimizers get of the parameter then.
+  /// Whatever optimizers get of the parameter.
   void tell_wrong(int parameter, const RunWrong& wrong, std::vector<PieceFinding>& all) {
     PieceFinding finding;
     set_wrong(finding, Mistake::wrong_values, wrong.why);
     finding.piece.step = step_;
     finding.piece.parameter = parameter;
-    const auto is_own = [&](const Region& one) { return one.parameter == parameter; };
-    const auto own = std::find_if(extraction_.regions.begin(), extraction_.regions.end(), is_own);
-    const auto region = static_cast<int>(own - extraction_.regions.begin());
-    finding.piece.piece =
-        piece(parameter, own == extraction_.regions.end() ? "" : words_of(region, 0, own->elements));
+    finding.piece.piece = piece(parameter, "");
     finding.piece.ranks = {wrong.ranks.begin(), wrong.ranks.end()};
     finding.piece.place = {finding.piece.ranks.front(), wrong.line};
     all.push_back(std::move(finding));

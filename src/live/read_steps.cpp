@@ -31,6 +31,7 @@ void ProgramReader::gap(const Event& event, int line) {
 
 void ProgramReader::end_event(const Event& event) {
   ended_ = true;
+  details_.stopped = event.boolean("stopped", false);
   if (event.find("steps") == nullptr) return;
   const std::int64_t steps = event.whole("steps");
   const auto complete =

@@ -75,6 +75,9 @@ CASES = {
          {"steps": 2}, "mismatch", "no backward pass has yielded a gradient"),
     "a step without a loss": ("model = DDP(nn.Linear(4, 4)); optimizer = sgd(model)\nwith torch.no_grad(): loss(model)\noptimizer.step()\n", {}, "undecided",
                               "no backward pass has yielded a gradient"),
+    "a rank without data":
+        ("model = nn.Linear(4, 4); optimizer = sgd(model); l = loss(model)\nif R: l.backward()\nfor p in model.parameters():\n    p.grad = torch.zeros_like(p) if p.grad is None else p.grad\n"
+         "reduced(model); optimizer.step()\n", {}, "undecided", "no backward pass has yielded a gradient"),
     "a gradient by hand": ("model = nn.Linear(4, 4); optimizer = sgd(model); loss(model)\nfor p in model.parameters(): p.grad = torch.rand_like(p)\noptimizer.step()\n", {},
                            "undecided", "no backward pass has yielded a gradient"),
 }

@@ -269,6 +269,7 @@ def play(settings, rank, draw, known):
                 runpy.run_path(settings["script"], run_name="__main__")
         except Stopped:
             start.tell_unstepped()
+            start.run.recorder.stopped = True
         except Missing as missing:
             key = re.sub(r"^(default_pg|\d+)/+", "", str(missing))  # without what torch puts before it
             error = {"kind": "waits", "said": 'it waits for "%s" in the store, which no rank has set' % key, "frames": []}

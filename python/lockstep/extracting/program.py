@@ -28,13 +28,14 @@ class Program:
     """What a Recorder is to a capture: keeps the events of this rank. `folder` and `size` are what a capture tells of its files."""
 
     folder, size, failed, closed = "", 0, False, False
+    stopped = False  # the rank, behind the last optimizer step that is looked at: it would have gone on
 
     def __init__(self):
         self.events = []
 
     def event(self, kind, values):
         if not self.closed:
-            self.events.append(dict({"event": kind}, **values))
+            self.events.append(dict({"event": kind}, **values, **({"stopped": True} if kind == "end" and self.stopped else {})))
 
     def flush(self):
         pass
@@ -81,7 +82,7 @@ class ProgramRun(Run):
         self.norms = Norms(self)
         self.yielded = False  # by a backward pass of this step
         self.computed = False  # a module, so that there may be one
-        self.has_others = False  # of what the optimizers get in this step, numbers that come from nowhere
+        self.has_others = False  # of what the optimizers get in this step, what is neither zero nor wrong: what other ranks have yielded, or numbers that come from nowhere
         self.scales = {}  # by parameter: of the loss, when the result was looked at
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
@@ -199,7 +200,8 @@ class ProgramRun(Run):
             segments = self.session.checked(flat)
         else:  # zeros, or what was not followed
             segments = [[0, flat.numel(), []]] if bool((flat == 0).all()) else self.unwritten(flat)
-            self.has_others = self.has_others or not segments
+        told = sum(count for _, count, _ in segments)
+        self.has_others = self.has_others or told < flat.numel() or any(isinstance(terms, str) or terms for _, _, terms in segments if not isinstance(terms, dict))
         if scale == 1:
             return segments
         return [[first, count, terms if not isinstance(terms, list) else [[str(Fraction(factor) / scale), *rest] for factor, *rest in terms]]
@@ -250,7 +252,7 @@ class ProgramRun(Run):
     def finish_step(self):
         """Where nothing was yielded, that optimizers get nothing is as it should be, and yet nobody trains."""
         if not self.yielded and any(not parameter.frozen for parameter in self.adapter.parameters.all):
-            # Numbers that come from nowhere may be gradients that somebody computes without autograd.
+            # What comes of other ranks may be all that there is, and somebody may have computed gradients without autograd.
             self.say_wrong("no backward pass has yielded a gradient", None, self.step, self.computed and not self.has_others)
         self.yielded = self.computed = self.has_others = False
         super().finish_step()

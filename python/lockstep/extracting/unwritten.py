@@ -99,8 +99,11 @@ class Unwritten:
         for tensor in tensors:
             self.mark(tensor, (torch.ones_like(tensor, dtype=torch.bool), why))
 
+    def are_untouched(self, tensors):
+        """Whether nothing was written to them but zeros since they were made."""
+        return all(map(self.is_untouched, tensors))
+
     def is_untouched(self, tensor):
-        """Whether nothing was written to it but zeros."""
         found = self.view(tensor) if is_plain(tensor) and tensor.is_floating_point() else None
         if found is None:
             return False
