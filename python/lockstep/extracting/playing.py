@@ -184,6 +184,7 @@ class CaptureStart:
         if not mine:
             return
         self.attach(module, mine if len(mine) > 1 else mine[0])
+        self.computes(module)
 
     def before_step(self, optimizer, arguments, keys):
         """Where a model is first called within the optimizer's step, by its closure, it is looked for now. Later steps may be those of other models."""
