@@ -138,8 +138,8 @@ def test_what_a_rank_that_was_stopped_would_have_called_is_not_known(run, tmp_pa
         own = ddp((rank, rank + 1), names=["weight"])
         own.events.pop()
         if step is not None:
+            own.call("send", 4, step=step, peer=0, **{"async": True})
             own.call("barrier", 0, step=step)
-            own.call("send", 4, step=step, peer=0, group=None)
         return own.end(**({"stopped": True} if stopped else {}))
 
     report = checked(run, tmp_path, program(0), program(1, step=1), status=0)
