@@ -66,8 +66,10 @@ bool tell_wrong(const GroupCalls& group, CollectiveOrder& order) {
     const CapturedCollective& missing = own.size() < other.size() ? *other[both] : *own[both];
     if (missing.step < whole->second) {
       const int longer = shorter == first ? rank : first;
-      order.wrong.push_back({fmt::format("{}: rank {} calls {}, and rank {} nothing.", place(group, both, missing),
-                                         longer, call_words(missing), shorter),
+      const bool is_stopped = group.stopped.contains(shorter);
+      order.wrong.push_back({fmt::format("{}: rank {} calls {}, and rank {} nothing{}.", place(group, both, missing),
+                                         longer, call_words(missing), shorter,
+                                         is_stopped ? " up to its last optimizer step that was looked at" : ""),
                              {longer, missing.line}});
       return true;
     }

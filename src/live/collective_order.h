@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct GroupCalls {
   /// Of the ranks whose records are known, the first optimizer step of which they may lack something that others
   /// captured: a call before it that they lack was not made.
   std::map<int, int> whole;
+  std::set<int> stopped;  ///< ranks that would have gone on behind the last optimizer step that is looked at
 };
 
 /// Adds the first call of the group that does not meet; where all do, the first that comes from different places.

@@ -70,6 +70,7 @@ struct ExtractedProgram {
   std::vector<int> square_of;             ///< by source; -1: no squares
   std::vector<ExtractedNorm> norms;       ///< in the order of the rank
   std::vector<CapturedCollective> calls;  ///< as RankProgram::calls; their groups are not filled in
+  bool stopped = false;                   ///< behind the last optimizer step that was looked at: it would have gone on
 };
 
 /// Why some ranks were run and others not, where what these do was told by what ranks at other coordinates do.

@@ -37,7 +37,8 @@ class ExtractionOrder {
       for (const auto& [rank, calls] : group.calls) speak.insert(programs_.program_of[at(rank)]);
       for (const int rank : sorted) {
         if (speak.insert(programs_.program_of[at(rank)]).second) group.calls[rank];
-        group.whole[rank] = std::numeric_limits<int>::max();
+        group.whole[rank] = last_of(rank);
+        if (extraction_.details[at(programs_.program_of[at(rank)])].stopped) group.stopped.insert(rank);
       }
       const std::size_t before = order_.wrong.size();
       compare_group(group, order_);
@@ -78,6 +79,14 @@ class ExtractionOrder {
     return &copy;
   }
 
+  /// What a rank would have called from this optimizer step on is not known.
+  int last_of(int rank) const {
+    const ExtractedProgram& details = extraction_.details[at(programs_.program_of[at(rank)])];
+    const auto& steps = extraction_.run.ranks[at(rank)].steps;
+    if (!details.stopped || steps.empty()) return std::numeric_limits<int>::max();
+    return steps.rbegin()->first + (steps.rbegin()->second.complete ? 1 : 0);
+  }
+
   const CapturedCollective& call(int rank, int number) const {
     return extraction_.details[at(programs_.program_of[at(rank)])].calls[at(number)];
   }
@@ -102,6 +111,7 @@ class ExtractionOrder {
       }
       if (pairs.contains({ranks[0], ranks[1]})) continue;
       if (meeting.complete() ? meeting.wrong.empty() : comes(meeting)) continue;
+      if (!meeting.complete() && own.step >= last_of(ranks[came == 0 ? 1 : 0])) continue;
       pairs.emplace(ranks[0], ranks[1]);
       const std::string what = meeting.complete() ? meeting.wrong
                                : came == 0        ? fmt::format("rank {} receives nothing", ranks[1])

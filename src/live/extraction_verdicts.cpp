@@ -18,6 +18,7 @@ namespace lockstep::live {
 
 namespace {
 
+using symbolic::NoSum;
 using symbolic::Stretch;
 using symbolic::Stretches;
 using Verdict = VerifiedPiece::Verdict;
@@ -57,6 +58,10 @@ class ExtractionVerdicts::Composition {
     for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
       const auto parameter = static_cast<int>(i);
       if (chosen[i] == 0 || run_.waits(step, parameter)) continue;
+      if (const RunWrong* wrong = run_.wrong(step, parameter)) {
+        tell_wrong(parameter, *wrong, all);
+        continue;
+      }
       elements_.begin(step);
       const std::map<Key, Readers> slots = collect(parameter);
       for (const auto& [key, readers] : slots) tell(key, readers, all);
@@ -136,7 +141,7 @@ class ExtractionVerdicts::Composition {
       end = stretch.end;
       if (stretch.begin == stretch.end) continue;
       if (stretch.form < 0) {
-        add(stretch.begin, stretch.end, unknown(result, forms_.reason_of(stretch.form)));
+        add(stretch.begin, stretch.end, unknown(result, forms_.reason_of(stretch.form), forms_.no_sum(stretch.form)));
         continue;
       }
       if (has_squares_ && !is_of_contributions(stretch.form)) {
@@ -205,13 +210,32 @@ class ExtractionVerdicts::Composition {
     return static_cast<int>(verdicts_.size()) - 1;
   }
 
-  int unknown(const ExtractedResult& result, const std::string& why) {
+  int unknown(const ExtractedResult& result, const std::string& why, NoSum no_sum = NoSum::perhaps) {
     const int parameter = extraction_.regions[at(result.region)].parameter;
-    const auto [found, is_new] = unknown_.try_emplace({step_, parameter, why}, -1);
+    const auto [found, is_new] = unknown_.try_emplace({step_, parameter, why, no_sum}, -1);
     if (!is_new) return found->second;
     ElementVerdict verdict;
-    set_undecided(verdict.finding, "what the optimizer gets is not known: " + why);
+    const std::string* all = no_sum == NoSum::perhaps ? nullptr : run_.unknown(step_, parameter);
+    if (no_sum == NoSum::perhaps || all != nullptr) {
+      set_undecided(verdict.finding, all != nullptr ? *all : "what the optimizer gets is not known: " + why);
+    } else {
+      set_wrong(verdict.finding, no_sum == NoSum::in_flight ? Mistake::race : Mistake::leftover,
+                "what the optimizer gets is no sum of gradients: " + why);
+      verdict.finding.piece.formula = "no sum of gradients";
+    }
     return found->second = add(std::move(verdict));
+  }
+
+  /// Whatever optimizers get of the parameter.
+  void tell_wrong(int parameter, const RunWrong& wrong, std::vector<PieceFinding>& all) {
+    PieceFinding finding;
+    set_wrong(finding, Mistake::wrong_values, wrong.why);
+    finding.piece.step = step_;
+    finding.piece.parameter = parameter;
+    finding.piece.piece = piece(parameter, "");
+    finding.piece.ranks = {wrong.ranks.begin(), wrong.ranks.end()};
+    finding.piece.place = {finding.piece.ranks.front(), wrong.line};
+    all.push_back(std::move(finding));
   }
 
   int verdict_number(const ExtractedResult& result, const Stretch& stretch, const Interval& part,
@@ -355,7 +379,7 @@ class ExtractionVerdicts::Composition {
   std::vector<char> is_simple_;  // by parameter: all its regions are stretches of indices
   std::deque<ElementVerdict> verdicts_;
   std::map<std::tuple<int, int, int, std::int64_t, int, std::int64_t, std::vector<int>>, int> verdict_numbers_;
-  std::map<std::tuple<int, int, std::string>, int> unknown_;  // by step, parameter and reason
+  std::map<std::tuple<int, int, std::string, NoSum>, int> unknown_;  // by step, parameter and reason
   bool has_squares_ = false;
   int step_ = 0;
 };

@@ -53,6 +53,8 @@ class ExtractionReader {
     if (!without.empty() && mistakes_.empty())
       mistakes_.add(programs->place(), fmt::format("no program is that of {}", rank_words(without)));
     stop_at_mistakes();
+    for (int rank = 0; rank < extraction_.run.header.world; ++rank)
+      extraction_.programs.data_of.push_back(extraction_.run.data_coordinate(rank));
     drop_gotten();
     find_gaps(extraction_.run);
     return std::move(extraction_);

@@ -74,7 +74,7 @@ void ProgramReader::event(const Json& json, int line, Diagnostics& mistakes) {
   if (kind == "square") return square(event);
   if (kind == "norm") return norm(event, line);
   if (kind == "step") return step(event);
-  if (kind == "gap") return gap(event);
+  if (kind == "gap") return gap(event, line);
   if (kind == "end") end_event(event);
 }
 
@@ -214,6 +214,17 @@ std::vector<symbolic::SourceTerm> ProgramReader::terms(const Event& event, const
   return terms;
 }
 
+void ProgramReader::no_sum(const Event& event, const Json& what, symbolic::ContentPart& part) {
+  const Json *never = what.find("never"), *in_flight = what.find("in_flight");
+  const Json* why = never != nullptr ? never : in_flight;
+  if (why == nullptr || !why->is_string() || why->text().empty()) {
+    event.mistake(what, "expected why it is no sum: {\"never\": why} or {\"in_flight\": why}");
+    return;
+  }
+  part.unknown = why->text();
+  part.no_sum = never != nullptr ? symbolic::NoSum::never : symbolic::NoSum::in_flight;
+}
+
 ProgramContent ProgramReader::content(const Event& event, const Json& list, std::int64_t elements) const {
   ProgramContent content;
   if (!list.is_array()) {
@@ -238,10 +249,13 @@ ProgramContent ProgramReader::content(const Event& event, const Json& list, std:
     if (what.is_string()) {
       part.unknown = what.text();
       if (part.unknown.empty()) event.mistake(what, "expected why nobody knows it, found an empty string");
+    } else if (what.is_object()) {
+      no_sum(event, what, part);
     } else if (what.is_array()) {
       part.terms = terms(event, what, *count);
     } else {
-      event.mistake(what, fmt::format("expected a list of terms, or why nobody knows them as a string, found {}",
+      event.mistake(what, fmt::format("expected a list of terms, why nobody knows them as a string, or why there are "
+                                      "none as an object, found {}",
                                       what.describe()));
     }
     content.push_back(std::move(part));

@@ -79,7 +79,7 @@ class ProgramReader {
   void norm(const Event& event, int line);
   void step(const Event& event);
   void end_event(const Event& event);
-  void gap(const Event& event);
+  void gap(const Event& event, int line);
   std::optional<Part> part(const Event& event) const;
   std::optional<std::pair<int, const DeclaredParameter*>> parameter_of(const Event& event) const;
   Part region(const Event& event, int parameter, const DeclaredParameter& declared,
@@ -90,6 +90,7 @@ class ProgramReader {
   static constexpr int contributes = -1, calls_nothing = -2;
   /// A source: what that call brings, a contribution, or neither.
   int define(const Event& event, const Json& number, int call, std::int64_t elements);
+  static void no_sum(const Event& event, const Json& what, symbolic::ContentPart& part);
   symbolic::ProgramContent content(const Event& event, const Json& list, std::int64_t elements) const;
   std::vector<symbolic::SourceTerm> terms(const Event& event, const Json& list, std::int64_t count) const;
   bool root_and_peer(const Event& event, symbolic::ProgramCall& call) const;

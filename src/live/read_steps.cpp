@@ -21,14 +21,17 @@ void ProgramReader::step(const Event& event) {
   read_micro_batches(event, step);
 }
 
-void ProgramReader::gap(const Event& event) {
+void ProgramReader::gap(const Event& event, int line) {
   CaptureGap gap = read_gap(event);
   if (!gap.of_all) gap.parameters = declared(event, "parameters");
+  gap.is_wrong = event.boolean("wrong", false);
+  gap.line = line;
   gaps_.push_back(std::move(gap));
 }
 
 void ProgramReader::end_event(const Event& event) {
   ended_ = true;
+  details_.stopped = event.boolean("stopped", false);
   if (event.find("steps") == nullptr) return;
   const std::int64_t steps = event.whole("steps");
   const auto complete =

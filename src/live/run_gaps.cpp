@@ -209,6 +209,14 @@ void find_unknowns(CapturedRun& run) {
   for (const RankRecord& rank : run.ranks) {
     for (const CaptureGap& gap : rank.gaps) {
       const int step = gap.step.value_or(-1);
+      if (gap.is_wrong) {
+        std::vector<int> parameters = gap.parameters;
+        if (gap.of_all) parameters.push_back(-1);
+        for (const int parameter : parameters)
+          run.wrongs.try_emplace({step, parameter}, RunWrong{gap.why, {}, gap.line})
+              .first->second.ranks.insert(rank.header.rank);
+        continue;
+      }
       if (gap.of_all) run.unknowns.try_emplace({step, -1}, gap.why);
       for (const int parameter : gap.parameters) run.unknowns.try_emplace({step, parameter}, gap.why);
     }
@@ -315,7 +323,7 @@ std::vector<std::string> gap_sentences(const CapturedRun& run, const std::vector
   std::map<std::pair<std::string, bool>, Affected> affected;  // by the reason, and whether it is of all parameters
   for (const RankRecord& rank : run.ranks) {
     for (const CaptureGap& gap : rank.gaps) {
-      if (gap.step && !std::binary_search(steps.begin(), steps.end(), *gap.step)) continue;
+      if (gap.is_wrong || (gap.step && !std::binary_search(steps.begin(), steps.end(), *gap.step))) continue;
       const bool concerns = std::any_of(gap.parameters.begin(), gap.parameters.end(),
                                         [&](int parameter) { return chosen[at(parameter)] != 0; });
       if (!gap.parameters.empty() && !concerns) continue;
@@ -360,13 +368,23 @@ std::string waiting_sentence(const CapturedRun& run, const std::vector<int>& ste
       found.size() == 1 ? "" : " or " + counted(found.size() - 1, "other"));
 }
 
-const std::string* CapturedRun::unknown(int step, int parameter) const {
-  if (unknowns.empty()) return nullptr;
+namespace {
+
+/// What is said of a parameter in a step, of all then, or of all steps.
+template <class Value>
+const Value* said_of(const std::map<std::pair<int, int>, Value>& all, int step, int parameter) {
+  if (all.empty()) return nullptr;
   for (const auto& key :
        {std::pair(step, parameter), std::pair(step, -1), std::pair(-1, parameter), std::pair(-1, -1)}) {
-    if (const auto found = unknowns.find(key); found != unknowns.end()) return &found->second;
+    if (const auto found = all.find(key); found != all.end()) return &found->second;
   }
   return nullptr;
 }
+
+}  // namespace
+
+const std::string* CapturedRun::unknown(int step, int parameter) const { return said_of(unknowns, step, parameter); }
+
+const RunWrong* CapturedRun::wrong(int step, int parameter) const { return said_of(wrongs, step, parameter); }
 
 }  // namespace lockstep::live

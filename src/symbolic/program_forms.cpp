@@ -75,10 +75,36 @@ ProgramForms::ProgramForms(const RankPrograms& programs, const Meetings& meeting
   }
 }
 
-int ProgramForms::unknown(const std::string& reason) {
+int ProgramForms::unknown(Reason reason) {
   const auto [found, is_new] = reason_numbers_.try_emplace(reason, static_cast<int>(reasons_.size()));
-  if (is_new) reasons_.push_back(reason);
+  if (is_new) reasons_.push_back(std::move(reason));
   return -1 - found->second;
+}
+
+/// Of one that nobody knows.
+int ProgramForms::scaled(int form, const Rational& factor) {
+  Reason one = reason(form);
+  if (one.curve == 0 || factor > Rational(0)) return form;
+  one.curve = -one.curve;
+  return unknown(std::move(one));
+}
+
+int ProgramForms::unknown_sum(const std::vector<int>& forms) {
+  if (forms.size() == 1) return forms.front();
+  // What is no sum on one rank and what is none on another do not make one together, nor do maxima; others may.
+  std::vector<int> ranks;
+  const Reason& first = reason(forms.front());
+  bool is_never = true, is_curved = first.curve != 0;
+  for (const int form : forms) {
+    const Reason& one = reason(form);
+    if (one.rank >= 0) ranks.push_back(one.rank);
+    is_never = is_never && one.no_sum != NoSum::perhaps;
+    is_curved = is_curved && one.curve == first.curve;
+  }
+  std::sort(ranks.begin(), ranks.end());
+  const bool is_apart = ranks.size() == forms.size() && std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end();
+  if (!is_never || !(is_apart || is_curved)) return unknown({first.why});
+  return unknown({first.why, first.no_sum, -1, is_curved ? first.curve : 0});
 }
 
 void ProgramForms::add(Stretches& stretches, const Stretch& next) const {
@@ -104,25 +130,25 @@ void ProgramForms::add_sum(std::vector<View>& views, std::int64_t begin, std::in
                                             [](std::int64_t element, const Stretch& one) { return element < one.end; });
     places.emplace_back(place, last(view));
   }
-  std::vector<int> forms;
+  std::vector<int> forms, unknowns;
   for (std::int64_t position = begin; position < end;) {
     Budget::spend(1 + static_cast<std::int64_t>(views.size() / 4));
     std::int64_t stop = end;
-    int why = 0;
     std::int64_t base = 0;
     forms.clear();
+    unknowns.clear();
     for (std::size_t i = 0; i < views.size(); ++i) {
       auto& [place, past] = places[i];
       const View& view = views[i];
       while (place != past && place->end + view.move <= position) ++place;
       if (place == past || place->begin + view.move > position) {
         if (place != past) stop = std::min(stop, place->begin + view.move);
-        if (why == 0) why = unknown(std::string(not_followed));
+        unknowns.push_back(unknown({std::string(not_followed)}));
         continue;
       }
       stop = std::min(stop, place->end + view.move);
       if (place->form < 0) {
-        if (why == 0) why = place->form;
+        unknowns.push_back(scaled(place->form, view.factor));
         continue;
       }
       int form = forms_.scale(place->form, view.factor);
@@ -132,8 +158,8 @@ void ProgramForms::add_sum(std::vector<View>& views, std::int64_t begin, std::in
       if (shift != base) form = forms_.enter(form, itself, base - shift);
       forms.push_back(form);
     }
-    Stretch next{position, stop, why, 0};
-    if (why == 0 && !forms.empty()) {
+    Stretch next{position, stop, unknowns.empty() ? 0 : unknown_sum(unknowns), 0};
+    if (unknowns.empty() && !forms.empty()) {
       next.form = forms.size() == 1 ? forms.front() : forms_.sum(forms);
       next.shift = next.form == 0 ? 0 : base;
     }
@@ -154,13 +180,13 @@ ProgramForms::View ProgramForms::view(int rank, const SourceTerm& term, std::int
   }
   const ProgramCall& call = program.calls[at(source.call)];
   if (!meetings_.reached(rank, source.call)) {
-    view.own = Stretch{0, source.elements, unknown(fmt::format("the {} never ends", call.words)), 0};
+    view.own = Stretch{0, source.elements, unknown({fmt::format("the {} never ends", call.words)}), 0};
     return view;
   }
   const int number = meetings_.of_rank[at(rank)][at(source.call)];
   const Meeting& meeting = meetings_.all[at(number)];
   if (!meeting.wrong.empty()) {
-    view.own = Stretch{0, source.elements, unknown(fmt::format("of the {}, {}", call.words, meeting.wrong)), 0};
+    view.own = Stretch{0, source.elements, unknown({fmt::format("of the {}, {}", call.words, meeting.wrong)}), 0};
     return view;
   }
   const std::vector<Stretches>& outputs = outputs_[at(number)];
@@ -200,7 +226,8 @@ Stretches ProgramForms::evaluate(int rank, const ProgramContent& content) {
   std::vector<View> views;
   for (const ContentPart& part : content) {
     if (!part.unknown.empty()) {
-      add(stretches, {part.first, part.first + part.count, unknown(part.unknown), 0});
+      const int from = part.no_sum == NoSum::perhaps ? -1 : rank;
+      add(stretches, {part.first, part.first + part.count, unknown({part.unknown, part.no_sum, from}), 0});
       continue;
     }
     if (const std::optional<Stretch> own = sum_of_own(rank, part)) {
@@ -252,10 +279,7 @@ void ProgramForms::compose(int number) {
   std::vector<View> views;
   const auto reduce = [&](Stretches& output) {
     const std::optional<Rational> factor = factor_of_sum(first, members);
-    if (!factor) {
-      output = {{0, first.elements, unknown(fmt::format("the {} is no sum", first.words)), 0}};
-      return;
-    }
+    if (!factor) return add_other(first, inputs, output);
     views.clear();
     for (const Stretches& input : inputs) views.push_back(shown(input, 0, *factor));
     add_sum(views, 0, first.elements, output);

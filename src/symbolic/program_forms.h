@@ -44,10 +44,21 @@ class ProgramForms {
   Stretches result(int rank, int result);
   /// By rank and source, ascending; no coefficient is zero.
   std::vector<ComposedTerm> terms_of(int form) const;
-  const std::string& reason_of(int form) const { return reasons_[at(-1 - form)]; }
+  const std::string& reason_of(int form) const { return reason(form).why; }
+  /// Of one that nobody knows: whether it is known to be no sum.
+  NoSum no_sum(int form) const { return reason(form).no_sum; }
 
  private:
   struct View;
+  /// Why there is no form.
+  struct Reason {
+    std::string why;
+    NoSum no_sum = NoSum::perhaps;
+    int rank = -1;  ///< of what is known to be no sum: that it comes from, if it is one
+    int curve = 0;  ///< of that: 1 where it is convex, as a maximum is, -1 where it is concave
+    friend auto operator<=>(const Reason&, const Reason&) = default;
+  };
+  const Reason& reason(int form) const { return reasons_[at(-1 - form)]; }
   void compose(int meeting);
   Stretches evaluate(int rank, const ProgramContent& content);
   /// Where the terms are the rank's own contributions, element by element: their sum, made at once. The form of each
@@ -58,16 +69,24 @@ class ProgramForms {
   View view(int rank, const SourceTerm& term, std::int64_t first);
   /// The sum of what the views show of [begin, end).
   void add_sum(std::vector<View>& views, std::int64_t begin, std::int64_t end, Stretches& sum);
+  /// What another reduction than a sum makes of the members' inputs.
+  void add_other(const ProgramCall& call, const std::vector<Stretches>& inputs, Stretches& output);
+  int other(const ProgramCall& call, const std::vector<Stretch>& held);
+  /// Whether one of two forms depends on data that the other does not depend on.
+  bool is_apart(int form, int other) const;
   void add(Stretches& stretches, const Stretch& next) const;
-  int unknown(const std::string& reason);
+  int unknown(Reason reason);
+  int scaled(int form, const Rational& factor);
+  /// A sum in which these have no form.
+  int unknown_sum(const std::vector<int>& forms);
 
   const RankPrograms& programs_;
   const Meetings& meetings_;
   GroupPositions positions_;
   Forms forms_;
   std::vector<std::vector<Stretches>> outputs_;  // by meeting; one for all members, or one for each
-  std::vector<std::string> reasons_;
-  std::map<std::string, int> reason_numbers_;
+  std::vector<Reason> reasons_;
+  std::map<Reason, int> reason_numbers_;
 };
 
 }  // namespace lockstep::symbolic

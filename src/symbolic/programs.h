@@ -19,11 +19,19 @@ struct SourceTerm {
   std::int64_t offset = 0;
 };
 
+/// How a content that no terms say stands to them.
+enum class NoSum {
+  perhaps,   ///< nobody knows: it may be a sum of them
+  never,     ///< it is none, whatever gradients are, and neither is a sum with it
+  in_flight  ///< the same: a collective writes there that nobody has waited for
+};
+
 /// What is known of elements [first, first + count): the sum of the terms, or why nobody knows.
 struct ContentPart {
   std::int64_t first = 0, count = 0;
   std::vector<SourceTerm> terms;
   std::string unknown;  ///< "": the terms say it
+  NoSum no_sum = NoSum::perhaps;
 };
 
 /// By ascending elements, without overlaps. Elements that no part covers were not followed.
@@ -94,6 +102,9 @@ struct RankPrograms {
   std::vector<int> program_of;            ///< by rank
   std::vector<std::vector<int>> members;  ///< of each process group, in the group's order
   std::vector<ProgramGroup> groups;
+  /// By rank, a number for the data that it sees: contributions of ranks that see other data are never alike. Empty:
+  /// nothing is known of that.
+  std::vector<int> data_of;
 
   int world() const { return static_cast<int>(program_of.size()); }
   const RankProgram& of(int rank) const {

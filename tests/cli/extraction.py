@@ -68,8 +68,8 @@ class Program:
     def step(self, step=0, micro_batches=1, tokens=None, **more):
         return self.add("step", step=step, micro_batches=micro_batches, tokens=tokens or [None] * micro_batches, **more)
 
-    def end(self):
-        return self.add("end", steps=sum(event["event"] == "step" for event in self.events))
+    def end(self, **more):
+        return self.add("end", steps=sum(event["event"] == "step" for event in self.events), **more)
 
 
 def extraction(*programs, axes=None, data_axes=None, loss="mean", **more):

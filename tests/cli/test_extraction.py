@@ -133,6 +133,24 @@ def test_a_rank_that_does_not_call(run, tmp_path):
                              "main never ends"]
 
 
+def test_what_a_rank_that_was_stopped_would_have_called_is_not_known(run, tmp_path):
+    def program(rank, step=None, stopped=True):
+        own = ddp((rank, rank + 1), names=["weight"])
+        own.events.pop()
+        if step is not None:
+            own.call("send", 4, step=step, peer=0, **{"async": True})
+            own.call("barrier", 0, step=step)
+        return own.end(**({"stopped": True} if stopped else {}))
+
+    report = checked(run, tmp_path, program(0), program(1, step=1), status=0)
+    assert report["verdict"] == "match" and report["collectives"] == []
+    report = checked(run, tmp_path, program(0), program(1, step=0))
+    assert report["collectives"][0].endswith("and rank 0 nothing up to its last optimizer step that was looked at.")
+    assert len(report["collectives"]) == 2
+    report = checked(run, tmp_path, program(0, stopped=False), program(1, step=1))
+    assert report["collectives"][0].endswith("and rank 0 nothing.") and len(report["collectives"]) == 2
+
+
 def in_order(rank, order):
     """Two buckets, reduced one after the other; `order` says which first."""
     program = Program((rank, rank + 1))

@@ -339,3 +339,28 @@ TEST_CASE("regions have elements in common as their indices have") {
   extraction.regions = {{0, {{0, 1 << 24}, {0, 1}}, 1 << 24, {}}, {0, {{0, 1 << 25}}, 1 << 25, 0}};
   CHECK(RegionOverlaps(extraction).of(0, 1) == nullptr);
 }
+
+TEST_CASE("what is no sum of gradients is wrong, and so is what a gap says is") {
+  const auto verified = [](const std::string& from, const std::string& to) {
+    std::string text = right_extraction;
+    text.replace(text.find(from), from.size(), to);
+    return verify_extraction(extraction_source(text), {});
+  };
+  const std::string result = "[[0, 4, [[\"1\", 1, 0]]]]", step = "{\"event\": \"step\"";
+  VerifyResult found = verified(result, "[[0, 4, {\"never\": \"memory that nobody has written\"}]]");
+  CHECK(found.verdict() == VerifiedPiece::Verdict::wrong);
+  CHECK(found.findings.at(0).what == "what the optimizer gets is no sum of gradients: memory that nobody has written");
+  CHECK(found.findings.at(0).kind == Mistake::leftover);
+  found = verified(result, "[[0, 4, {\"in_flight\": \"nobody has waited\"}]]");
+  CHECK(found.findings.at(0).kind == Mistake::race);
+  found = verified(result, "[[0, 4, \"nobody knows\"]]");
+  CHECK(found.verdict() == VerifiedPiece::Verdict::undecided);
+  const std::string gap = R"({"event": "gap", "step": 0, "why": "no backward pass", "wrong": )";
+  found = verified(step, gap + "true}, " + step);
+  CHECK(found.verdict() == VerifiedPiece::Verdict::wrong);
+  CHECK(found.findings.at(0).what == "no backward pass");
+  CHECK(found.gaps.empty());
+  CHECK(verified(step, gap + "false}, " + step).verdict() == VerifiedPiece::Verdict::undecided);
+  CHECK(refusal_at(result, "[[0, 4, {\"nevr\": \"x\"}]]", "{\"nevr\"") ==
+        "expected why it is no sum: {\"never\": why} or {\"in_flight\": why}");
+}

@@ -513,3 +513,78 @@ TEST_CASE("what is unknown stays so through sums, and what was not followed is n
   REQUIRE(other.result(0, 0).at(0).form < 0);
   CHECK(other.reason_of(other.result(0, 0)[0].form) == "the all_reduce in group 0 is no sum");
 }
+
+TEST_CASE("what is no sum on one rank is none with others, but two such on one rank may be one") {
+  RankProgram first = calling({all_reduce(0)});
+  first.sources = {{-1, 4}, {0, 4}};
+  first.calls[0].output = 1;
+  first.calls[0].input = {{0, 2, {}, "never written", NoSum::never}, {2, 2, {{Rational(1), 0, 0}}, ""}};
+  first.results = {{{0, 4, {{Rational(1), 1, 0}}, ""}},
+                   {{0, 2, {{Rational(1), 1, 0}, {Rational(-1), 1, 2}}, ""}},
+                   {{0, 2, {{Rational(1), 1, 0}, {Rational(1), 1, 1}}, ""}}};
+  first.order.insert(first.order.end(), {~0, ~1, ~2});
+  const auto held = [](const RankPrograms& programs, int result) {
+    const Meetings meetings = match_calls(programs);
+    ProgramForms forms(programs, meetings);
+    const Stretches found = forms.result(0, result);
+    return found.at(0).form < 0 ? std::optional(forms.no_sum(found[0].form)) : std::nullopt;
+  };
+  const RankPrograms both = two_ranks(first, first);
+  CHECK(held(both, 0) == NoSum::never);
+  CHECK(held(both, 1) == NoSum::never);
+  CHECK(held(both, 2) == NoSum::perhaps);
+  RankProgram second = first;
+  second.calls[0].input[0] = {0, 2, {}, "not known"};
+  CHECK(held(two_ranks(first, second), 0) == NoSum::perhaps);
+  second.calls[0].input[0].unknown = "";
+  CHECK(held(two_ranks(first, second), 0) == NoSum::never);
+}
+
+TEST_CASE("a maximum is no sum where ranks see other data, and a sum of maxima neither, but with a minimum it may be") {
+  RankProgram program = calling({all_reduce(0), all_reduce(1)});
+  program.sources = {{-1, 4}, {0, 4}, {1, 4}};
+  for (const int call : {0, 1}) {
+    program.calls[at(call)].reduce = "max";
+    program.calls[at(call)].output = 1 + call;
+    program.calls[at(call)].input = {{0, 4, {{Rational(1), 0, 0}}, ""}};
+  }
+  const auto results = [&](const Rational& factor) {
+    program.results = {{{0, 4, {{Rational(1), 1, 0}}, ""}}, {{0, 4, {{Rational(1), 1, 0}, {factor, 2, 0}}, ""}}};
+  };
+  results(Rational(1));
+  program.order.insert(program.order.end(), {~0, ~1});
+  const auto held = [](const RankPrograms& programs, int result) {
+    const Meetings meetings = match_calls(programs);
+    ProgramForms forms(programs, meetings);
+    const Stretches found = forms.result(0, result);
+    return found.at(0).form < 0 ? std::optional(forms.no_sum(found[0].form)) : std::nullopt;
+  };
+  RankPrograms programs = two_ranks(program, program);
+  CHECK(held(programs, 0) == NoSum::perhaps);  // nobody knows what data they see
+  programs.data_of = {0, 0};
+  CHECK(held(programs, 0) == NoSum::perhaps);
+  programs.data_of = {0, 1};
+  CHECK(held(programs, 0) == NoSum::never);
+  CHECK(held(programs, 1) == NoSum::never);
+  results(Rational(-1));
+  programs = two_ranks(program, program);
+  programs.data_of = {0, 1};
+  CHECK(held(programs, 1) == NoSum::perhaps);
+  for (RankProgram& one : programs.programs) one.calls[1].reduce = "min";
+  CHECK(held(programs, 1) == NoSum::never);
+  for (RankProgram& one : programs.programs) {
+    for (ProgramCall& call : one.calls) call.reduce = "product";
+  }
+  CHECK(held(programs, 0) == NoSum::perhaps);
+  // Of equal ones it is that one.
+  RankProgram same = calling({all_reduce(0), all_reduce(1)});
+  same.sources = {{-1, 4}, {0, 4}, {1, 4}};
+  same.calls[0].output = 1;
+  same.calls[0].input = {{0, 4, {{Rational(1), 0, 0}}, ""}};
+  same.calls[1].output = 2;
+  same.calls[1].reduce = "max";
+  same.calls[1].input = {{0, 4, {{Rational(1), 1, 0}}, ""}};
+  same.results = {{{0, 4, {{Rational(1), 2, 0}}, ""}}};
+  same.order.push_back(~0);
+  CHECK(held(two_ranks(same, same), 0) == std::nullopt);
+}

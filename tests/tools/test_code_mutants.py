@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "code_mutants"))
 
-from mutants import draw, is_python, mutants_of
+from mutants import LIKELY, draw, is_python, mutants_of
 
 SOURCE = b'''"""Nothing here is broken: 1 + 1."""
 LIMIT = 1 + 1
@@ -62,3 +62,6 @@ def test_the_same_seed_draws_the_same_and_as_many_of_one_line_as_of_another():
     drawn = draw(found, {7, 10, 12}, 1)
     assert drawn == draw(found[::-1], {7, 10, 12}, 1) != draw(found, {7, 10, 12}, 2)
     assert sorted(one.line for one in drawn[:3]) == [7, 10, 12] and {one.line for one in drawn} == {7, 10, 12}
+    # Kinds of which more change gradients come first.
+    likely = [one.kind in LIKELY for one in draw(found, set(range(30)), 1)]
+    assert likely == sorted(likely, reverse=True) and True in likely and False in likely

@@ -138,12 +138,13 @@ def measure_file(arguments, file, cases):
     text = Path(module_of(file).__file__).read_bytes()
     drawn = draw(mutants_of(file, text), lines, arguments.seed)
     say("%s: %d mutants on %d lines that are run" % (file, len(drawn), len(lines)))
+    measured = {document.key_of(Mutant(**row["mutant"])) for row in document.read(document.FIGURES)} if arguments.new else set()
     with open(arguments.output, "a", encoding="utf-8") as out:
         pool, end = Pool(arguments.jobs, out), time.time() + 60 * arguments.minutes
         for number, mutant in enumerate(drawn):
             if sum(map(wanted, pool.rows)) >= arguments.each or time.time() > end or number >= arguments.most:
                 break
-            if not is_python(mutant, text):
+            if not is_python(mutant, text) or document.key_of(mutant) in measured:
                 continue
             there = [(case, right) for case, right in cases if mutant.line in right["lines"][file]]
             case, right = there[number % len(there)]
@@ -203,8 +204,8 @@ def at_size(arguments):
 
 
 def again(arguments):
-    """Those of the output that were a match, extracted again, after a change of lockstep: what ranks that run do does not depend on it."""
-    there = [row for row in document.read(arguments.output) if row["extracted"] == extracting.MATCH]
+    """Those of the output that were a match or undecided, extracted again, after a change of lockstep: what ranks that run do does not depend on it."""
+    there = [row for row in document.read(arguments.output) if row["extracted"] in (extracting.MATCH, extracting.UNDECIDED)]
     there.sort(key=lambda row: not document.is_survivor(row))
     there = there[:arguments.most]
     frameworks = [FRAMEWORKS[name] for name in sorted({row["framework"] for row in there})]
@@ -239,7 +240,8 @@ def main():
     parser.add_argument("-o", "--output", default=str(ROOT / "build" / "code-mutants.jsonl"), help="a line is added for each mutant (build/code-mutants.jsonl)")
     parser.add_argument("--known", metavar="FILE", help="only extracts the mutants that the file lists; exit status 1 where one has another outcome")
     parser.add_argument("--at", type=int, metavar="RANKS", help="extracts those of tools/code_mutants/figures.jsonl that change a gradient at so many ranks")
-    parser.add_argument("--again", action="store_true", help="extracts again those of the output that were a match")
+    parser.add_argument("--new", action="store_true", help="leaves out those that are in tools/code_mutants/figures.jsonl")
+    parser.add_argument("--again", action="store_true", help="extracts again those of the output that were a match or undecided")
     parser.add_argument("--read", action="store_true", help="only counts what is there")
     parser.add_argument("--write", action="store_true", help="with --read: adds it to tools/code_mutants/figures.jsonl, and writes docs/code-mutants.md")
     arguments = parser.parse_args()

@@ -17,6 +17,10 @@ MOST_RUN = 8  # ranks really run
 SAYS = ("mismatch", "error", "undecided", "match")
 
 
+def key_of(mutant):
+    return mutant.file, mutant.begin, mutant.end, mutant.new
+
+
 def read(path):
     """One row for each mutant and number of ranks, the last."""
     rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]

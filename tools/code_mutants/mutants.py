@@ -15,6 +15,8 @@ REDUCTIONS = {"SUM": ["AVG", "MAX"], "AVG": ["SUM", "MAX"], "MAX": ["SUM"], "MIN
 COLLECTIVES = ("all_reduce", "allreduce", "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_base", "all_gather", "all_gather_into_tensor",
                "allgather_fn", "reduce_scatter_fn", "broadcast", "all_to_all", "all_to_all_single", "send", "recv", "barrier", "reduce_scatter_comm", "all_gather_comm",
                "reduce_scatter_coalesced", "all_to_all_quant_reduce", "dist_reduce_scatter_func", "dist_all_gather_func")
+# Of these a third change gradients, of all others a tenth: most raise an error or change nothing.
+LIKELY = ("reduction", "missing collective", "missing wait", "other way to wait", "other group", "range", "arithmetic", "missing statement", "comparison")
 # Left out: without these only time, memory, words or a refusal of what nobody does differ.
 NO_LOSS = ("logger", "logging", "log_dist", "log_rank", "print", "warn", "record_function", "nvtx", "timers", "see_memory_usage", "raise ", "assert ",
            "empty_cache", "range_push", "range_pop", "print_rank_0", "instrument", "_raise_assert")
@@ -213,9 +215,17 @@ def is_python(mutant, text):
 
 
 def draw(found, lines, seed):
-    """Those on these lines, in an order drawn with the seed: as many of one line as of another."""
+    """Those on these lines, in an order drawn with the seed: first those of kinds of which more change gradients (LIKELY), of these and of the others as
+    many of one line as of another."""
     found = sorted((one for one in found if one.line in lines), key=lambda one: (one.begin, one.end, one.kind, one.new))
     generator = random.Random("%s %d" % (found[0].file if found else "", seed))
+    chosen = []
+    for likely in (True, False):
+        chosen += by_lines([one for one in found if (one.kind in LIKELY) == likely], generator)
+    return chosen
+
+
+def by_lines(found, generator):
     of_line = {}
     for one in found:
         of_line.setdefault(one.line, []).append(one)

@@ -19,6 +19,28 @@ FOREIGN, KNOWN = 0, 1  # marks; from 2 on they are Reasons
 MOST_TERMS = 256  # of an element
 
 
+class Meaning(str):
+    """A reason for which something is not known, with what is known of it; each is one of its own. `no_sum` "never": what has it is no sum of gradients,
+    whatever these are; "in_flight": nor is it, for a collective writes there that nobody has waited for; None: it may be one."""
+
+    __hash__ = object.__hash__
+
+    def __new__(cls, reason, no_sum=None):
+        made = super().__new__(cls, reason)
+        made.no_sum = no_sum
+        return made
+
+    def __eq__(self, other):
+        return self is other
+
+    def __ne__(self, other):
+        return self is not other
+
+    def written(self):
+        """As a content has it."""
+        return str(self) if self.no_sum is None else {self.no_sum: str(self)}
+
+
 class Table:
     """Values by numbers from `first` on, each once."""
 
@@ -97,6 +119,7 @@ class Memory:
         self.storages = {}
         self.factors, self.reasons = Table(), Table(2)
         self.factors.number(None)  # 0: no term
+        self.wrote = lambda tensor: None  # told of what is written
         self.first, self.values = [0], []  # of sources: the number of the first element, and their values here
 
     # Sources.
@@ -147,6 +170,7 @@ class Memory:
         memory = memory_of(tensor)
         if memory is None or tensor.numel() == 0:
             return
+        self.wrote(tensor)
         storage, first, end = memory
         found = self.storages.get(storage._cdata)
         if found is None and content is None:
@@ -195,18 +219,32 @@ class Memory:
             table = torch.tensor([0 if number == 0 else self.factors.number(self.factors[number] * factor) for number in found.tolist()])
             return table[places.reshape(-1)].reshape(factors.shape)
 
-        if factor == 0:
-            return Content(torch.where(content.marks > KNOWN, content.marks, torch.ones_like(content.marks)), [], content.roundoff)
+        if factor == 0:  # of what is not known nothing, or no number
+            return Content(self.open(torch.where(content.marks > KNOWN, content.marks, torch.ones_like(content.marks))), [], content.roundoff)
         return Content(content.marks, [(numbers, times(factors)) for numbers, factors in content.terms], content.roundoff)
 
     def added(self, one, other, reason):
         """Element by element; what is unknown in either is in the sum. Terms of the same element of a source become one."""
+        both = (one.marks > KNOWN) & (other.marks > KNOWN)
         marks = torch.where(other.marks > KNOWN, other.marks, one.marks)
+        if bool(both.any()):  # two that are no sums may make one together
+            marks = torch.where(both, self.open(marks), marks)
         terms = [term for term in one.terms + other.terms if bool(term[1].any())]
         terms = self.merged(terms)
         if len(terms) > MOST_TERMS:
             return Content(torch.full_like(marks, self.reasons.number(reason)), [])
         return Content(marks, terms, max(one.roundoff, other.roundoff))
+
+    def is_spoiled(self, content):
+        """Whether what nobody has written is in it, with gradients or in their place."""
+        return any(getattr(self.reasons[mark], "no_sum", None) == "never" for mark in torch.unique(content.marks[content.marks > KNOWN]).tolist())
+
+    def open(self, marks):
+        """Marks without what is known of those that are no sums of gradients."""
+        for mark in torch.unique(marks[marks > KNOWN]).tolist():
+            if getattr(self.reasons[mark], "no_sum", None) is not None:
+                marks = torch.where(marks == mark, torch.full_like(marks, self.reasons.number(str(self.reasons[mark]))), marks)
+        return marks
 
     def merged(self, terms):
         """Terms that two planes have of the same elements become one; planes without a term go."""
@@ -278,7 +316,8 @@ class Memory:
             if marked[place] == FOREIGN:
                 continue
             if marked[place] > KNOWN:
-                result.append([first, end - first, self.reasons[marked[place]]])
+                reason = self.reasons[marked[place]]
+                result.append([first, end - first, reason.written() if isinstance(reason, Meaning) else reason])
                 continue
             terms = []
             for numbers, factors, source in told:

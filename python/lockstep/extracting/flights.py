@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from lockstep.carrying import memory_of
+from lockstep.extracting.contents import Meaning
 from lockstep.extracting.layout import is_changed, shares_memory
 
 POINT_TO_POINT = ("send", "recv")
@@ -106,13 +107,14 @@ class Flight:
     def __init__(self, memory, op, group, place, inputs, outputs, told, shown=()):
         self.memory, self.op, self.group, self.place, self.told = memory, op, group, place, told
         self.inputs, self.outputs, self.shown = [one for one in inputs if one.numel()], [one for one in outputs if one.numel()], list(shown)
-        self.mark = memory.reasons.number("an asynchronous %s at %s, which nobody has waited for" % (op, place))
+        self.reason_of_mark = Meaning("an asynchronous %s at %s, which nobody has waited for" % (op, place), "in_flight")
+        self.mark = memory.reasons.number(self.reason_of_mark)
         self.coming = []
         for tensor in self.outputs:
             content = memory.of(tensor)
             self.coming.append(content.map(torch.clone) if content is not None else None)
         for tensor in self.outputs:
-            memory.put(tensor, memory.unknown(tensor, memory.reasons[self.mark]))
+            memory.put(tensor, memory.unknown(tensor, self.reason_of_mark))
         # What is written past torch's dispatcher, its bytes tell.
         self.read = [(tensor, tensor.clone()) for tensor in self.inputs if not any(shares_memory(tensor, output) for output in self.outputs)]
         self.written = set()  # numbers of outputs
@@ -169,6 +171,8 @@ class Flights:
     def end(self, flight):
         if flight not in self.all:
             return
+        for before in self.all[:self.all.index(flight)]:
+            self.pass_by(before, flight.group)
         self.all.remove(flight)
         for address in {address for address, *_ in flight.spans()}:
             self.over[address] = [one for one in self.over[address] if one[2] is not flight]
@@ -182,6 +186,17 @@ class Flights:
         for first, end, flight, number in self.over.get(memory[0]._cdata, ()) if memory is not None else ():
             if memory[1] < end and first < memory[2]:
                 flight.write(number)
+
+    @staticmethod
+    def pass_by(flight, group):
+        """A later collective of this group has ended: some backends have then ended those before it as well."""
+        if flight.group is group:
+            flight.reason_of_mark.no_sum = None
+
+    def ended(self, group):
+        """A collective that the rank has waited for in the call."""
+        for flight in self.all:
+            self.pass_by(flight, group)
 
     def look(self):
         """As if each were waited for now: where an optimizer steps, and when the rank ends."""

@@ -10,19 +10,7 @@ from lockstep.carrying import flat
 from lockstep.extracting.contents import Memory
 from lockstep.extracting.flights import Flights
 from lockstep.extracting.rules import Rules
-
-
-# What makes memory that nobody has written.
-UNWRITTEN = {torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default, torch.ops.aten.empty_like.default, torch.ops.aten.new_empty.default,
-             torch.ops.aten.new_empty_strided.default}
-ANYTHING = 0.618
-
-
-def filled(function, result):
-    """Such memory holds anything: here the same in both draws and on all ranks, and no zeros, which would be known."""
-    if function in UNWRITTEN and type(result) is torch.Tensor and result.is_floating_point() and result.device.type == "cpu":
-        result.fill_(ANYTHING)
-    return result
+from lockstep.extracting.unwritten import Unwritten
 
 
 class Following(TorchDispatchMode):
@@ -32,6 +20,8 @@ class Following(TorchDispatchMode):
         super().__init__()
         self.memory, self.flights = Memory(), Flights()
         self.rules = Rules(self.memory, site)
+        self.unwritten = Unwritten(site)
+        self.memory.wrote, self.rules.unwritten_of = self.unwritten.write, self.unwritten.of
         self.site = site
         self.paused = 0
         self.stepping = False  # optimizers compute; what they write holds nothing that anybody reduces
@@ -55,11 +45,11 @@ class Following(TorchDispatchMode):
         keys = keys or {}
         if self.paused or not isinstance(function, torch._ops.OpOverload):
             return function(*arguments, **keys)
-        if not self.memory.storages:
-            return filled(function, function(*arguments, **keys))
         for kind in types:
             if kind.__name__ in ("FakeTensor", "FunctionalTensor"):
                 return function(*arguments, **keys)
+        if not self.memory.storages:
+            return self.written(function, arguments, keys)
         # A subclass such as DTensor takes the operation apart, and this mode sees its parts then.
         for kind in types:
             if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
@@ -67,6 +57,7 @@ class Following(TorchDispatchMode):
         self.operations += 1
         if self.operations % 4096 == 0:
             self.memory.sweep()
+            self.unwritten.sweep()
         if function._schema.name.startswith("_c10d_functional::"):  # the process group says what comes out (session.py)
             self.given = list(flat(arguments))
             try:
@@ -78,11 +69,22 @@ class Following(TorchDispatchMode):
             after = self.rules.before(function, arguments, keys) if not self.stepping else self.rules.in_a_step(function, arguments, keys)
         finally:
             self.paused -= 1
-        result = filled(function, function(*arguments, **keys))
-        if after is not None:
+        return self.written(function, arguments, keys, after)
+
+    def written(self, function, arguments, keys, after=None):
+        """Its result; `after` as Rules.before() gives it."""
+        self.paused += 1
+        try:
+            marks = self.unwritten.before(function, arguments, keys)
+        finally:
+            self.paused -= 1
+        result = function(*arguments, **keys)
+        if after is not None or marks is not None:
             with self.pause():
-                for tensor, content in after(result):
+                for tensor, content in after(result) if after is not None else ():
                     if self.flights.over:
                         self.flights.write(tensor)
                     self.memory.put(tensor, content)
+                if marks is not None:
+                    marks(result)
         return result

@@ -11,6 +11,10 @@ LEFT_OUT = {"end": ("seconds", "overhead"), "result": ("clipped",), "parameter":
 SIZES = ("elements", "input_splits", "output_splits")
 # Why a gap is there of which the first draw alone tells (weights.py).
 OTHER_WEIGHTS = "a module computes with other weights than those that the optimizers have"
+UNWRITTEN_WEIGHTS = "a module computes with weights in memory that nobody has written"
+OLD_WEIGHTS = "a module computes with the weights of before the last optimizer step"
+STRAY_WEIGHTS = "a module computes with weights of other elements than those that the optimizers have in these places"
+OF_WEIGHTS = (OTHER_WEIGHTS, UNWRITTEN_WEIGHTS, OLD_WEIGHTS, STRAY_WEIGHTS)
 
 
 class Different(Exception):
@@ -200,7 +204,7 @@ class Merged:
         """Both draws of a rank must do the same."""
         last = max((place for place, event in enumerate(own) if event["event"] == "step"), default=len(own))
         # What follows the last step has been made of gradients, and is none.
-        own = [event for event in own[:last + 1] if event["event"] != "gap" or event["why"] != OTHER_WEIGHTS]
+        own = [event for event in own[:last + 1] if event["event"] != "gap" or event["why"] not in OF_WEIGHTS]
         other = self.drawn.pop(rank, None)
         if other is None or other[0] == draw:
             self.drawn[rank] = draw, own

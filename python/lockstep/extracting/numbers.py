@@ -4,6 +4,7 @@ backend would leave. They are few, and lists of Python's numbers here: of each m
 Counts are kept in floating point as well, beside what is no whole number, as a loss: None there, and wherever what comes out is not known.
 """
 
+import base64
 import hashlib
 import math
 import operator
@@ -18,6 +19,16 @@ NEAR, FAR = (0.75, 1.25), (4.0, 8.0)  # by how much change() changes many number
 MOST_COUNTED = 1 << 53  # in floating point
 REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 FROM_ONE = ("broadcast", "scatter", "send", "recv")  # one rank alone says what comes out
+
+
+def text_of(tensor):
+    """Its type, and its bytes."""
+    return [str(tensor.dtype).replace("torch.", ""), base64.b64encode(bytes(tensor.detach().reshape(-1).contiguous().view(torch.uint8).tolist())).decode()]
+
+
+def tensor_of(text):
+    kind, content = getattr(torch, text[0]), bytearray(base64.b64decode(text[1]))
+    return torch.frombuffer(content, dtype=torch.uint8).view(kind) if content else torch.empty(0, dtype=kind)
 
 
 def is_whole(tensor):

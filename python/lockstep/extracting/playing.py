@@ -174,12 +174,14 @@ class CaptureStart:
     def before_forward(self, module, arguments):
         if self.run is not None:
             self.run.stop_if_done()
+            self.computes(module)
         if self.run is not None or not module.training or pipelining.is_of_a_stage(module):
             return
         if type(module).__name__ == "DeepSpeedEngine":  # its optimizer has flat tensors in the place of parameters
             self.attach(module, None)
             return
-        self.attach_if_trained(module)
+        if self.attach_if_trained(module):
+            self.computes(module)
 
     def before_schedule(self, schedule):
         return self.run is None and self.attach_if_trained(pipelining.of_schedule(schedule))
@@ -228,6 +230,11 @@ class CaptureStart:
         self.is_chosen = True
         self.make(model, optimizer, settings.get("mesh"), settings.get("loss"), settings.get("data_axes")).start()
 
+    def computes(self, module):
+        """A module of the model does, so that there may be a backward pass."""
+        if module.training and torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in module._parameters.values()):
+            self.run.computed = True
+
     def captured(self, model, optimizer, mesh, loss, data_axes):
         """By the script itself, which says more than we would find; what the user says counts before that."""
         settings = self.settings
@@ -264,6 +271,7 @@ def play(settings, rank, draw, known):
     sys.argv = [settings["script"]] + list(settings["arguments"])
     cuda.install()
     Replaced(torch.cuda, "synchronize", before(session.arrive))
+    Replaced(torch.UntypedStorage, "resize_", around_resize(following))
     with following:
         try:
             if settings.get("module"):
@@ -273,6 +281,7 @@ def play(settings, rank, draw, known):
                 runpy.run_path(settings["script"], run_name="__main__")
         except Stopped:
             start.tell_unstepped()
+            start.run.recorder.stopped = True
         except Missing as missing:
             key = re.sub(r"^(default_pg|\d+)/+", "", str(missing))  # without what torch puts before it
             error = {"kind": "waits", "said": 'it waits for "%s" in the store, which no rank has set' % key, "frames": []}
@@ -297,6 +306,18 @@ def play(settings, rank, draw, known):
             "asked": session.asked, "alike": session.alike.left() if session.alike is not None else None,
             "looked_for": {kind: own.found for kind, own in asked.items()},
             "groups": groups_of(rank) if error is not None and (error["kind"] == "waits" or session.asked) else []}
+
+
+def around_resize(following):
+    def around(original):
+        def resize_(storage, size):
+            before = storage.nbytes()
+            result = original(storage, size)
+            with following.pause():
+                following.unwritten.grow(storage, before)
+            return result
+        return resize_
+    return around
 
 
 def groups_of(rank):

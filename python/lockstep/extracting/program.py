@@ -9,12 +9,11 @@ import torch
 from lockstep.adapters.plain import Plain
 from lockstep.capturing import Run
 from lockstep.errors import CaptureError
-from lockstep.extracting import weights
-from lockstep.extracting.contents import KNOWN
-from lockstep.extracting.merging import OTHER_WEIGHTS
+from lockstep.extracting.contents import FOREIGN, KNOWN, Content
 from lockstep.extracting.norms import Norms
 from lockstep.extracting.pipelining import Stages
 from lockstep.extracting.session import Noise
+from lockstep.extracting.weights import Weights
 from lockstep.parameters import held_by, is_dtensor, local_of
 from lockstep.pieces import range_of
 
@@ -30,13 +29,14 @@ class Program:
     """What a Recorder is to a capture: keeps the events of this rank. `folder` and `size` are what a capture tells of its files."""
 
     folder, size, failed, closed = "", 0, False, False
+    stopped = False  # the rank, behind the last optimizer step that is looked at: it would have gone on
 
     def __init__(self):
         self.events = []
 
     def event(self, kind, values):
         if not self.closed:
-            self.events.append(dict({"event": kind}, **values))
+            self.events.append(dict({"event": kind}, **values, **({"stopped": True} if kind == "end" and self.stopped else {})))
 
     def flush(self):
         pass
@@ -79,11 +79,14 @@ class ProgramRun(Run):
             model.name(self.adapter.parameters.all)
             self.adapter.begin()
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
-        self.adapter.parameters.unsharded, self.gathered = self.unsharded, {}
+        self.adapter.parameters.unsharded = self.unsharded
+        self.weights = Weights(self.adapter.parameters.all, session.following.unwritten)
         self.session, self.following, self.most = session, session.following, most
         self.noise = Noise(self.rank, session.draw)
         self.norms = Norms(self)
         self.yielded = False  # by a backward pass of this step
+        self.computed = False  # a module, so that there may be one
+        self.has_others = False  # of what the optimizers get in this step, what is neither zero nor wrong: what other ranks have yielded, or numbers that come from nowhere
         self.scales = {}  # by parameter: of the loss, when the result was looked at
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
@@ -200,11 +203,22 @@ class ProgramRun(Run):
         if self.following.memory.of(flat) is not None:
             segments = self.session.checked(flat)
         else:  # zeros, or what was not followed
-            segments = [[0, flat.numel(), []]] if bool((flat == 0).all()) else []
+            segments = [[0, flat.numel(), []]] if bool((flat == 0).all()) else self.unwritten(flat)
+        told = sum(count for _, count, _ in segments)
+        self.has_others = self.has_others or told < flat.numel() or any(isinstance(terms, str) or terms for _, _, terms in segments if not isinstance(terms, dict))
         if scale == 1:
             return segments
-        return [[first, count, terms if isinstance(terms, str) else [[str(Fraction(factor) / scale), *rest] for factor, *rest in terms]]
+        return [[first, count, terms if not isinstance(terms, list) else [[str(Fraction(factor) / scale), *rest] for factor, *rest in terms]]
                 for first, count, terms in segments]
+
+    def unwritten(self, flat):
+        """Segments of what nobody has written in what was not followed."""
+        found = self.following.unwritten.of(flat)
+        if found is None:
+            return []
+        memory = self.following.memory
+        marks = torch.where(found[0], memory.reasons.number(found[1]), FOREIGN)
+        return memory.segments(Content(marks, []))
 
     def is_as_looked_at(self, line):
         """A piece that was not clipped while others were: no hash was taken of it, and what is in it is followed."""
@@ -218,7 +232,7 @@ class ProgramRun(Run):
         """A collective, as the session tells it."""
         if not self.active():
             return
-        sources = {term[1] for _, _, terms in event.get("input", ()) if not isinstance(terms, str) for term in terms}
+        sources = {term[1] for _, _, terms in event.get("input", ()) if isinstance(terms, list) for term in terms}
         numbers = sorted(set().union(*(self.of_source.get(source, ()) for source in sources)))
         if event.get("output"):
             self.of_source[event["output"]["source"]] = set(numbers)
@@ -234,26 +248,35 @@ class ProgramRun(Run):
 
     def before_step(self, optimizer):
         self.session.look()
+        with torch.no_grad(), self.following.pause():
+            self.weights.before_step()
         super().before_step(optimizer)
         self.following.stepping = True
 
     def finish_step(self):
         """Where nothing was yielded, that optimizers get nothing is as it should be, and yet nobody trains."""
         if not self.yielded and any(not parameter.frozen for parameter in self.adapter.parameters.all):
-            self.gaps.say("no backward pass has yielded a gradient")
-        self.yielded = False
+            # What comes of other ranks may be all that there is, and somebody may have computed gradients without autograd.
+            self.say_wrong("no backward pass has yielded a gradient", None, self.step, self.computed and not self.has_others)
+        self.yielded = self.computed = self.has_others = False
         super().finish_step()
 
     def unsharded(self, parameter, shards, before, tensor):
         """FSDP2 has gathered a parameter."""
-        self.gathered[parameter.number] = shards, before, tensor
+        self.weights.gathered[parameter.number] = shards, before, tensor
         with torch.no_grad(), self.following.pause():
             self.look_at_weights(parameter, self.step + bool(self.taken))
 
     def look_at_weights(self, parameter, step):
         """In the first draw, in which other ranks are taken to have put in the same (weights.py)."""
-        if self.session.draw == 0 and parameter.number in self.gathered and not weights.is_gathered(*self.gathered[parameter.number], self.session.alike):
-            self.gaps.say(OTHER_WEIGHTS, [parameter.number], step)
+        found = self.weights.wrong(parameter.number, self.session.alike) if self.session.draw == 0 else None
+        if found is not None:
+            self.say_wrong(found[0], [parameter.number], step, found[1])
+
+    def say_wrong(self, why, numbers, step, is_certain):
+        """What is not judged, or is known to be wrong."""
+        line = {"step": step} if numbers is None else {"step": step, "parameters": numbers}
+        self.gaps.write(dict(line, why=why, wrong=True) if is_certain else dict(line, why=why))
 
     def begin_backward(self, within=False):
         """What follows an optimizer's step, as a gathering of the new parameters, belongs to it: the script is stopped at the next backward pass."""

@@ -89,6 +89,7 @@ class Rules:
     def __init__(self, memory, site):
         self.memory, self.site = memory, site
         self.squares = Squares(self)
+        self.unwritten_of = lambda tensor: None  # what of a tensor nobody has written, and the reason; None where there is nothing
 
     def reason(self, name, what=""):
         return "%s at %s%s" % (name, self.site() or "an unknown place", what)
@@ -102,6 +103,10 @@ class Rules:
             zero = (tensor.detach() == 0) if tensor.layout == torch.strided else torch.zeros(tensor.shape, dtype=torch.bool)
             strange = foreign & ~zero
             marks = torch.where(foreign, torch.ones_like(marks), marks)
+            unwritten = self.unwritten_of(tensor) if bool(strange.any()) else None
+            if unwritten is not None:
+                marks = torch.where(strange & unwritten[0], torch.full_like(marks, self.memory.reasons.number(unwritten[1])), marks)
+                strange = strange & ~unwritten[0]
             if bool(strange.any()):
                 number = self.memory.reasons.number(self.reason("numbers that are no gradients", ", added to gradients"))
                 marks = torch.where(strange, torch.full_like(marks, number), marks)

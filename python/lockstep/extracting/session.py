@@ -8,7 +8,6 @@ a model computes, along an axis such as tp, as alike.py has it. In the second dr
 Python's numbers, a coefficient or a branch, differs.
 """
 
-import base64
 import hashlib
 
 import torch
@@ -34,16 +33,6 @@ def done(result):
     future = Future()
     future.set_result(result)
     return _create_work_from_future(future)
-
-
-def text_of(tensor):
-    """Its type, and its bytes."""
-    return [str(tensor.dtype).replace("torch.", ""), base64.b64encode(bytes(tensor.detach().reshape(-1).contiguous().view(torch.uint8).tolist())).decode()]
-
-
-def tensor_of(text):
-    kind, content = getattr(torch, text[0]), bytearray(base64.b64decode(text[1]))
-    return torch.frombuffer(content, dtype=torch.uint8).view(kind) if content else torch.empty(0, dtype=kind)
 
 
 def together(works, result):
@@ -115,8 +104,11 @@ class Session:
             contents = [memory.of(tensor) for tensor in inputs]
             call = self.call(group, op, more.get("peer"))
             speaker = self.speaker(group, op, more)
-            carries = any(content is not None and bool((content.marks == KNOWN).any()) for content in contents)
+            carries = any(content is not None and (bool((content.marks == KNOWN).any()) or memory.is_spoiled(content)) for content in contents)
             carries = carries or bool(self.carrying.get(call))
+            # A buffer for gradients to which no backward pass has added any is one.
+            if self.alike is not None and op in REDUCTIONS and count_of(inputs) > FEW and not any(content is not None for content in contents):
+                carries = carries or following.unwritten.are_untouched(inputs)
             if any(tensor.is_floating_point() for tensor in inputs + outputs):
                 (self.carries if carries else self.silent).add(call)
             told = inputs or outputs
@@ -131,10 +123,13 @@ class Session:
             unknown = None if carries else next((str(memory.reasons[int(one.marks[one.marks > KNOWN][0])]) for one in contents if one is not None), None)
             own = self.put_in(op, inputs, unknown) if not carries else None  # before it is written over
             squares = following.rules.squares.sum_of(op, reduce, inputs) if unknown is not None else None
+            gathered = following.unwritten.of_all(inputs) if op == "all_gather" else None
             for tensor in outputs:
                 self.flights.write(tensor)
                 memory.put(tensor, None)
             play()
+            if gathered is not None:
+                self.following.unwritten.mark_all(outputs, gathered)
             taped = self.from_tape(call, group, inputs, outputs, speaker, unknown) if op in ("broadcast", "scatter") else None
             if self.alike is not None and not carries:
                 self.alike.passes(call, op, event["group"], inputs, outputs, more.get("peer"))
@@ -168,6 +163,8 @@ class Session:
                 work = Waiting(outputs, lambda: self.at_barrier(group))
             else:
                 work = done(outputs)
+            if not event["async"]:
+                self.flights.ended(group)
         self.record(event)
         if op == "barrier" and not event["async"]:
             self.at_barrier(group)
@@ -242,14 +239,14 @@ class Session:
         """What the root of a broadcast or of a scatter has sent, if it was played before: "", or why it is not known; None: it is not there. The root
         itself leaves it."""
         if root == self.rank:
-            self.sent[call] = why or "", [text_of(tensor) if tensor.numel() <= MOST_TAPED else None for tensor in inputs]
+            self.sent[call] = why or "", [numbers.text_of(tensor) if tensor.numel() <= MOST_TAPED else None for tensor in inputs]
             return None
         why, values = self.tape.get(call) or (None, ())
         if len(values) != len(outputs):  # of a scatter: what is for this rank
             values = values[group.own:group.own + 1]
         if len(values) != len(outputs) or any(value is None for value in values):
             return None
-        values = [tensor_of(value) for value in values]
+        values = [numbers.tensor_of(value) for value in values]
         if any(value.numel() != output.numel() for value, output in zip(values, outputs)):
             return None
         for output, value in zip(outputs, values):

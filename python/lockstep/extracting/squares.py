@@ -9,24 +9,12 @@ from fractions import Fraction
 
 import torch
 
-from lockstep.extracting.contents import FOREIGN, KNOWN, Content, fraction_of
+from lockstep.extracting.contents import FOREIGN, KNOWN, Content, Meaning, fraction_of
 
 MOST = 1 << 16  # elements of a tensor of norms
 NORMS = {"linalg_vector_norm", "norm", "_foreach_norm"}
 LIMITS = {"add", "sub", "mul", "div", "true_divide", "reciprocal", "clamp", "clamp_max", "clamp_min", "minimum", "maximum"}
 SCALES = {"mul", "_foreach_mul"}
-
-
-class Meaning(str):
-    """A reason for which something is not known, with what is known of it; each is one of its own."""
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other):
-        return self is other
-
-    def __ne__(self, other):
-        return self is not other
 
 
 class Norm(Meaning):
@@ -109,7 +97,7 @@ class Squares:
                 continue
             marks = self.memory.of(tensor).marks
             for mark in torch.unique(marks[marks > KNOWN]).tolist():
-                if mark > KNOWN and isinstance(self.memory.reasons[mark], Meaning):
+                if mark > KNOWN and isinstance(self.memory.reasons[mark], (Norm, Factor)):
                     return True
         return False
 

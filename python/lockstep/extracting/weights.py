@@ -8,7 +8,9 @@ as this one: each rank's part begins with the elements of this rank's shard. Its
 import torch
 import torch.distributed as dist
 
+from lockstep.extracting.merging import OLD_WEIGHTS, OTHER_WEIGHTS, STRAY_WEIGHTS, UNWRITTEN_WEIGHTS
 from lockstep.extracting.numbers import FEW
+from lockstep.extracting.unwritten import ANYTHING
 from lockstep.parameters import is_dtensor, local_of
 
 
@@ -40,20 +42,54 @@ def is_told(shards, alike):
     return alike is None or not alike.axes or not alike.covers(dist.get_process_group_ranks(shards.mesh_info.shard_process_group))
 
 
-def is_gathered(shards, before, tensor, alike):
-    """Of torch's FSDPParam, the ShardedState in which it was, and the tensor that it puts in the place of its shard. True as well where nobody can tell."""
+def differences(shards, before, tensor, alike):
+    """Of torch's FSDPParam, the ShardedState in which it was, and the tensor that it puts in the place of its shard: parts that are not what the optimizer has
+    of it, each with that. None as well where nobody can tell."""
     if not is_told(shards, alike):
-        return True
+        return
     own, whole, dim, info = local_of(shards.sharded_param.detach()), local_of(tensor.detach()), shards.fsdp_placement.dim, shards.mesh_info
     if whole.untyped_storage().nbytes() == 0:  # it is not there any more
-        return True
+        return
     own = own.to(whole.dtype)
     if getattr(before, "name", "") != "SHARDED" and (whole.shape[dim] % info.shard_mesh_size or own.numel() <= FEW):
-        return True  # sharded over another group in between: equal parts stay where they are
+        return  # sharded over another group in between: equal parts stay where they are
     size = -(-whole.shape[dim] // info.shard_mesh_size)
     for place in range(info.shard_mesh_size):
         # Of few numbers ranks may get what others have really put in.
         length = min(size, whole.shape[dim] - place * size, own.shape[dim]) if own.numel() > FEW or place == info.shard_mesh_rank else 0
         if length > 0 and not torch.equal(whole.narrow(dim, place * size, length), own.narrow(dim, 0, length)):
-            return False
-    return True
+            yield whole.narrow(dim, place * size, length), own.narrow(dim, 0, length)
+
+
+class Weights:
+    """`gathered`: by number of a parameter, what differences() is given. `all`: the parameters; `unwritten`: unwritten.Unwritten."""
+
+    def __init__(self, parameters, unwritten):
+        self.all, self.unwritten, self.gathered, self.old = parameters, unwritten, {}, {}
+
+    def before_step(self):
+        self.old = {number: local_of(shards.sharded_param.detach()).clone() for number, (shards, *_) in self.gathered.items()}
+
+    def wrong(self, number, alike):
+        """Why a module computes with other weights than the optimizers have, and whether it is certain that nobody means it to: where they are of memory that
+        nobody has written, or those of the step before, or weights of other elements. None where it does not."""
+        parts = list(differences(*self.gathered[number], alike)) if number in self.gathered else []
+        if not parts:
+            return None
+        # What is one number everywhere, and that number, was not written by an operation that should have, either.
+        if any(self.unwritten.of(part) is not None or bool((part == ANYTHING).all()) for part, _ in parts):
+            return UNWRITTEN_WEIGHTS, True
+        values = torch.cat([part[part != own] for part, own in parts])
+        old = self.old.get(number)
+        if old is not None and are_among(values, old):
+            return OLD_WEIGHTS, True
+        shards = [local_of(one.held).detach().reshape(-1) for one in self.all if isinstance(one.held, torch.Tensor) and one.held.is_floating_point()]
+        if are_among(values, torch.cat([one.to(values.dtype) for one in shards if one.device == values.device])):
+            return STRAY_WEIGHTS, True
+        return OTHER_WEIGHTS, False
+
+
+def are_among(values, weights):
+    """Whether all are, and one of them is there but once, as no number is that a script may choose."""
+    found, counts = torch.unique(weights.to(values.dtype), return_counts=True)
+    return bool(torch.isin(values, found).all()) and bool(torch.isin(values, found[counts == 1]).any())
