@@ -139,7 +139,7 @@ int run(const RepairArguments& arguments) {
   if (arguments.write && !arguments.to.empty())
     usage_error("--write changes FILE and --to writes another file; give one of them");
   if (arguments.write && std::filesystem::exists(file + ".orig"))
-    usage_error(fmt::format("{}.orig is there already, and --write would replace it; move it away, or use --to", file));
+    usage_error(fmt::format("{}.orig exists, and --write would overwrite it; move it away, or use --to", file));
   want_no_changes(arguments);
   const Budget budget(Budget::file);  // for the memory of the replay and the search together
   const CheckResult result = check_file(file, CheckOptions::verdict_alone());

@@ -5,11 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <regex>
 
 #include "src/base/counted.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
+#include "src/cli/script_needs.h"
 #include "src/cli/script_run.h"
 #include "src/report/clean_text.h"
 
@@ -17,18 +17,33 @@ namespace lockstep::cli {
 
 namespace {
 
-/// The script that is to be run, alone.
+/// The script that is to be run; behind it there may be DeepSpeed's configuration.
 const std::string& one_script(const std::vector<std::string>& files, const std::string& format) {
   if (format != "megatron")
     usage_error(fmt::format("--run runs launch scripts of Megatron-LM, and {} has none: leave it out", format));
-  if (files.size() != 1 || files.front() == "-")
+  constexpr std::size_t most = 2;
+  if (files.empty() || files.size() > most || files.front() == "-")
     usage_error(fmt::format("--run runs one launch script that is a file, found {}",
                             files.size() == 1 ? "standard input" : counted(files.size(), "file")));
   return files.front();
 }
 
+/// Which arguments the script takes and was not given, in a sentence; "" where there are none.
+std::string missing_arguments(const ScriptRun& run, std::size_t given) {
+  const std::vector<ScriptArgument> all = script_arguments(run.source->text);
+  const bool lacks = std::any_of(all.begin() + static_cast<std::ptrdiff_t>(std::min(given, all.size())), all.end(),
+                                 [](const ScriptArgument& argument) { return argument.is_used; });
+  if (!lacks) return "";
+  if (shifts_arguments(run.source->text)) {
+    return given > 0 ? "" : fmt::format("{} takes options and was given none; write them after --", run.source->name);
+  }
+  return fmt::format("{} takes {} and was given {}; write {} after --, in this order: {}", run.source->name,
+                     counted(all.size(), "argument"), given == 0 ? "none" : std::to_string(given),
+                     given == 0 ? "them" : "the others as well", text_of(all, given));
+}
+
 /// Why the script may have started something else than it would, in sentences.
-std::vector<Diagnostic> hints(const ScriptRun& run, bool has_arguments) {
+std::vector<Diagnostic> hints(const ScriptRun& run, const ImportRequest& request) {
   std::vector<Diagnostic> result;
   const std::string& script = run.source->name;
   constexpr std::size_t longest = 200;
@@ -38,16 +53,24 @@ std::vector<Diagnostic> hints(const ScriptRun& run, bool has_arguments) {
                       fmt::format("{} was stopped: it takes longer than {} seconds, or writes down too much", script,
                                   script_seconds)});
   } else if (run.status != 0) {
-    result.push_back(
-        {{},
-         fmt::format("{} ended with status {}{}; what it takes from its environment is given with --set NAME=VALUE",
-                     script, run.status, said.empty() ? "" : fmt::format(", and said last \"{}\"", said))});
+    const std::vector<std::string> unset = unset_variables(run.source->text, request.variables);
+    result.push_back({{},
+                      fmt::format("{} ended with status {}{}; {}", script, run.status,
+                                  said.empty() ? "" : fmt::format(", and said last \"{}\"", said),
+                                  unset.empty() ? "what it takes from its environment is given with --set NAME=VALUE"
+                                                : fmt::format("it takes from its environment {}: give --set {}=VALUE{}",
+                                                              fmt::join(unset, ", "), unset.front(),
+                                                              unset.size() > 1 ? " and so on" : ""))});
   }
-  static const std::regex positional(R"(\$(\{)?[1-9@*])");
-  if (!has_arguments && std::regex_search(run.source->text, positional))
-    result.push_back(
-        {{}, fmt::format("{} may take arguments ($1 and so on), and was given none; they stand after --", script)});
   return result;
+}
+
+/// What follows from arguments that the script was not given.
+bool is_for_want_of_arguments(const Diagnostic& mistake) {
+  return mistake.message.find("needs a value") != std::string::npos ||
+         mistake.message.find("three or more arguments of the framework") != std::string::npos ||
+         mistake.message.find("number of ranks is not known") != std::string::npos ||
+         mistake.message.find("started no program") != std::string::npos;
 }
 
 /// The programs that were started besides the training, which has the most options, as to work something out; each
@@ -68,18 +91,43 @@ std::vector<std::string> other_programs(const ScriptRun& run) {
   return names;
 }
 
+/// What the script was told, or found, that is not so elsewhere.
+void add_notes(const ScriptRun& run, Imported& imported) {
+  if (const std::vector<std::string> others = other_programs(run); !others.empty())
+    imported.assumed.push_back(
+        fmt::format("The script started {} too, which did nothing: what it reads of {} was empty.",
+                    fmt::join(others, ", "), others.size() == 1 ? "it" : "them"));
+  if (run.asked_for_gpus)
+    imported.assumed.emplace_back(
+        "It asked for the GPUs of this machine, and was told of eight; --world-size says otherwise.");
+  if (run.had_placeholders)
+    imported.assumed.emplace_back("Its <placeholders> were taken as they are: put in what they stand for.");
+  if (!run.elsewhere.empty())
+    imported.assumed.push_back(
+        fmt::format("It reads a file in a folder that is not here; that of its repository was taken: {}.",
+                    fmt::join(run.elsewhere, ", ")));
+  if (!run.made.empty())
+    imported.assumed.push_back(
+        fmt::format("It writes to folders that were not there, and were made: {}.", fmt::join(run.made, ", ")));
+}
+
 }  // namespace
 
 Imported import_script(const std::vector<std::string>& files, ImportRequest request) {
   const std::string& script = one_script(files, request.format);
+  const std::shared_ptr<const Source> deepspeed =
+      files.size() > 1 ? read_source(files.back(), "a configuration of DeepSpeed") : nullptr;
   const ScriptRun run = run_script(script, request.variables, request.arguments);
-  const std::vector<Diagnostic> more = hints(run, !request.arguments.empty());
+  const std::vector<Diagnostic> more = hints(run, request);
+  const std::string missing = missing_arguments(run, request.arguments.size());
   std::vector<Diagnostic> mistakes;
   Imported imported;
   if (run.commands.empty()) {
     mistakes.push_back({{}, fmt::format("{} started no program that is known to start training", script)});
   } else {
     request.files = {as_plain_script(run)};
+    if (deepspeed != nullptr || run.deepspeed != nullptr)
+      request.files.push_back(deepspeed != nullptr ? deepspeed : run.deepspeed);
     request.arguments.clear();
     request.variables.clear();
     try {
@@ -89,17 +137,17 @@ Imported import_script(const std::vector<std::string>& files, ImportRequest requ
     }
   }
   if (!mistakes.empty()) {
+    if (!missing.empty()) {
+      // Without options it starts what it starts.
+      if (!shifts_arguments(run.source->text))
+        mistakes.erase(std::remove_if(mistakes.begin(), mistakes.end(), is_for_want_of_arguments), mistakes.end());
+      mistakes.insert(mistakes.begin(), Diagnostic{{}, missing});
+    }
     mistakes.insert(mistakes.end(), more.begin(), more.end());
     throw InputError(std::move(mistakes));
   }
   if (run.status != 0) imported.assumed.push_back(more.front().message + ".");
-  if (const std::vector<std::string> others = other_programs(run); !others.empty())
-    imported.assumed.push_back(
-        fmt::format("The script started {} too, which did nothing: what it reads of {} was empty.",
-                    fmt::join(others, ", "), others.size() == 1 ? "it" : "them"));
-  if (run.asked_for_gpus)
-    imported.assumed.emplace_back(
-        "It asked for the GPUs of this machine, and was told of eight; --world-size says otherwise.");
+  add_notes(run, imported);
   return imported;
 }
 

@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -122,13 +124,19 @@ std::vector<std::string> of_any_node(std::vector<std::string> command) {
   return command;
 }
 
-/// What was written down, a file for each, in the order of their names, which begin with the time.
-std::vector<std::vector<std::string>> commands_in(const fs::path& folder) {
+bool is_own_file(const fs::path& path) { return fs::is_regular_file(path) && !fs::is_symlink(path); }
+
+/// What was written down, a file for each, in the order of their names, which begin with the time; and the last
+/// configuration of DeepSpeed beside one.
+std::vector<std::vector<std::string>> commands_in(const fs::path& folder, std::string& deepspeed) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename().string().starts_with("call.") && entry.path().extension() != ".part" &&
-        entry.is_regular_file() && !entry.is_symlink())
+    if (!entry.path().filename().string().starts_with("call.") || !is_own_file(entry.path())) continue;
+    if (entry.path().extension() == ".deepspeed") {
+      deepspeed = text_of(entry.path());
+    } else if (entry.path().extension() != ".part") {
       files.push_back(entry.path());
+    }
   }
   std::sort(files.begin(), files.end());
   std::vector<std::vector<std::string>> commands, known;
@@ -155,28 +163,45 @@ std::string last_line(const std::string& text) {
   return last;
 }
 
-}  // namespace
-
-ScriptRun run_script(const std::string& script, const std::vector<std::string>& variables,
-                     const std::vector<std::string>& arguments) {
-  ScriptRun run;
-  run.source = read_source(script, "a launch script");
-  for (const std::string& variable : variables) {
-    if (variable.find('=') == std::string::npos || variable.front() == '=')
-      usage_error(fmt::format("--set takes NAME=VALUE, such as NNODES=4, found \"{}\"", variable));
+/// Names of files of the repository, one in a line; what is none, or comes after the third, is left out.
+std::vector<std::string> names_in(const fs::path& path) {
+  std::vector<std::string> names;
+  if (!fs::exists(path) || !is_own_file(path)) return names;
+  std::istringstream lines(text_of(path));
+  constexpr std::size_t most = 3;
+  for (std::string line; names.size() < most && std::getline(lines, line);) {
+    const bool is_name = std::all_of(line.begin(), line.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || std::strchr("_./+-", c) != nullptr;
+    });
+    if (is_name && !line.empty()) names.push_back(line);
   }
-  const fs::path path = fs::canonical(script), visible = visible_folder(path);
-  if (!fs::is_regular_file(path)) usage_error(fmt::format("--run runs a file, and {} is a pipe or a device", script));
-  if (visible == visible.root_path())
-    usage_error(fmt::format(
-        "the folder that --run would show to {} is the root folder, with all of the machine below; give the script "
-        "a folder of its own",
-        script));
+  return names;
+}
+
+/// The folder of a file that bash could not open in a redirection; "": none.
+std::string missing_folder(const std::string& said) {
+  static const std::regex missing(R"(: line [0-9]+: ([A-Za-z0-9_./+-]+/)[^/:]*: No such file or directory$)");
+  std::istringstream lines(said);
+  constexpr std::size_t longest = 1000;  // a pattern nests as deep as a line is long
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch found;
+    if (line.size() <= longest && std::regex_search(line, found, missing)) return found[1].str();
+  }
+  return "";
+}
+
+/// One try, in which the folders `made` are there.
+ScriptRun run_once(const std::string& script, const fs::path& visible, const std::vector<std::string>& variables,
+                   const std::vector<std::string>& arguments, const std::vector<std::string>& made, std::string& all) {
+  ScriptRun run;
   const TemporaryFolder folder;
   const fs::path said = folder.path() / "said", driver = folder.path() / "script_run.sh";
   std::ofstream(driver, std::ios::binary) << embedded_scripts().at("script_run.sh");
-  std::vector<std::string> words = {"bash",        driver.string(),  folder.path().string(),
-                                    path.string(), visible.string(), std::to_string(variables.size())};
+  std::ofstream list(folder.path() / "made", std::ios::binary);
+  for (const std::string& name : made) list << name << "\n";
+  list.close();
+  std::vector<std::string> words = {"bash", driver.string(),  folder.path().string(),
+                                    script, visible.string(), std::to_string(variables.size())};
   words.insert(words.end(), variables.begin(), variables.end());
   words.insert(words.end(), arguments.begin(), arguments.end());
   const pid_t child = fork();
@@ -188,10 +213,46 @@ ScriptRun run_script(const std::string& script, const std::vector<std::string>& 
     usage_error(
         "--run needs bubblewrap, or unshare of util-linux where it may make namespaces, so that the script can do no "
         "harm; neither works here. Without --run the script is read, and not run");
-  run.commands = commands_in(out);
-  run.said = last_line(text_of(said));
+  std::string deepspeed;
+  run.commands = commands_in(out, deepspeed);
+  if (!deepspeed.empty())
+    run.deepspeed = std::make_shared<const Source>(Source{"the configuration of DeepSpeed", std::move(deepspeed)});
+  all = text_of(said);
+  run.said = last_line(all);
   run.asked_for_gpus = fs::exists(out / "gpus");
+  run.had_placeholders = fs::exists(out / "placeholders");
+  run.elsewhere = names_in(out / "elsewhere");
+  run.made = made;
   return run;
+}
+
+}  // namespace
+
+ScriptRun run_script(const std::string& script, const std::vector<std::string>& variables,
+                     const std::vector<std::string>& arguments) {
+  std::shared_ptr<const Source> source = read_source(script, "a launch script");
+  for (const std::string& variable : variables) {
+    if (variable.find('=') == std::string::npos || variable.front() == '=')
+      usage_error(fmt::format("--set takes NAME=VALUE, such as NNODES=4, found \"{}\"", variable));
+  }
+  const fs::path path = fs::canonical(script), visible = visible_folder(path);
+  if (!fs::is_regular_file(path)) usage_error(fmt::format("--run runs a file, and {} is a pipe or a device", script));
+  if (visible == visible.root_path())
+    usage_error(fmt::format(
+        "the folder that --run would show to {} is the root folder, with all of the machine below; give the script "
+        "a folder of its own",
+        script));
+  constexpr std::size_t most_folders = 3;
+  std::vector<std::string> made;
+  while (true) {
+    std::string said;
+    ScriptRun run = run_once(path.string(), visible, variables, arguments, made, said);
+    run.source = source;
+    const std::string missing = run.status > 0 && run.commands.empty() ? missing_folder(said) : "";
+    if (missing.empty() || made.size() == most_folders || std::find(made.begin(), made.end(), missing) != made.end())
+      return run;
+    made.push_back(missing);
+  }
 }
 
 std::shared_ptr<const Source> as_plain_script(const ScriptRun& run) {

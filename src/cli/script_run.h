@@ -19,7 +19,13 @@ struct ScriptRun {
   std::vector<std::vector<std::string>> commands;  ///< each once, in the order in which they were started
   std::string said;             ///< the last line that it wrote, but for those of `set -x`; "" where it wrote none
   int status = 0;               ///< of the script; -1: it was stopped, after script_seconds or for what it has written
-  bool asked_for_gpus = false;  ///< nvidia-smi was called, which told of eight
+  bool asked_for_gpus = false;  ///< nvidia-smi or PyTorch was asked for them, and told of eight
+  bool had_placeholders = false;  ///< <texts to be filled in> were taken for values
+  std::vector<std::string>
+      elsewhere;                  ///< files that it sources by a path of another machine, as the repository has them
+  std::vector<std::string> made;  ///< folders that it writes to, which were not there and were made
+  /// What stood in the configuration of DeepSpeed that the training names; null: none, or a file that is not there.
+  std::shared_ptr<const Source> deepspeed;
 };
 inline constexpr int script_seconds = 20;
 

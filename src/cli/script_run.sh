@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # bash script_run.sh FOLDER SCRIPT VISIBLE COUNT NAME=VALUE… ARGUMENT…: runs SCRIPT with its ARGUMENTS in namespaces of its own, where the
 # commands that start programs write down what they were given: a file FOLDER/out/call.TIME.PROCESS for each, its words with a zero byte
-# behind each. COUNT says how many NAME=VALUE there are. VISIBLE is a folder that it may read. Where there are neither bubblewrap nor
+# behind each. COUNT says how many NAME=VALUE there are. VISIBLE is a folder that it may read. FOLDER/made has folders that are made for it, one in a line. Where there are neither bubblewrap nor
 # namespaces nothing is run, and FOLDER/out/started is not there.
 set -u
 folder=$1 script=$2 visible=$3 count=$4
@@ -35,10 +35,25 @@ for ((i = 2; i <= $#; ++i)); do
 done
 eval "launcher=(${LOCKSTEP_LAUNCHER-})"
 call=$LOCKSTEP_OUT/call.${EPOCHREALTIME/[.,]/}.$$
+# The configuration of DeepSpeed that the command names, as it is now: the script may have written it.
+for ((i = 1; i <= $#; ++i)); do
+  case ${!i} in
+    --deepspeed_config=* | --deepspeed-config=*) named=${!i#*=} ;;
+    --deepspeed_config | --deepspeed-config) named=$((i + 1)) && named=${!named-} ;;
+    *) continue ;;
+  esac
+  [[ -f $named ]] && head -c 1048576 "$named" >"$call.deepspeed"
+done
 printf '%s\0' ${launcher[@]+"${launcher[@]}"} "$@" >"$call.part" && mv "$call.part" "$call"
 EOF
 cat >"$tools/.started" <<'EOF'
 #!/bin/bash
+# How many GPUs PyTorch sees is asked for in one line.
+if [[ ${1-} == -c && ${2-} == *device_count* ]]; then
+  : >>"$LOCKSTEP_OUT/gpus"
+  echo 8
+  exit
+fi
 exec .record "${0##*/}" "$@"
 EOF
 cat >"$tools/.gpus" <<'EOF'
@@ -61,6 +76,7 @@ popd() { builtin popd "$@" >/dev/null 2>&1 || :; }
 sleep() { :; }
 ulimit() { :; }
 EOF
+cp "$folder/made" "$tools/.made"
 chmod 755 "$tools/.record" "$tools/.started" "$tools/.gpus" "$tools/.localhost" "$tools/.nothing"
 link() {
   local name
@@ -73,11 +89,13 @@ link .localhost hostname scontrol
 link .nothing pip pip3 wget curl tar pkill kill killall sync sleep module conda
 
 # A folder in the place of one that the sandbox has itself.
-shown=$visible
+shown=$visible on_disk=$script
 case $visible/ in
   /tmp/ | /launch/ | /out/ | /dev/* | /proc/* | /usr/* | /lib*/* | /bin/* | /sbin/*) shown=/script script=/script/${script#"$visible"/} ;;
 esac
-plain=(USER=user LANG=C.UTF-8 LC_ALL=C.UTF-8 HOME=/launch PATH=/usr/bin LOCKSTEP_OUT=/out "${variables[@]+"${variables[@]}"}")
+# What a cluster tells its first node; it decides where ranks meet, never what they reduce.
+plain=(MASTER_ADDR=localhost MASTER_PORT=29500 NODE_RANK=0 RANK=0)
+plain+=(USER=user LANG=C.UTF-8 LC_ALL=C.UTF-8 HOME=/launch PATH=/usr/bin LOCKSTEP_OUT=/out "${variables[@]+"${variables[@]}"}")
 # In the sandbox: the files beside the script and in its repository are there by their names, in folders that can be written to; limits; the
 # script; and until those in the background have ended, but not for long.
 cat >"$tools/.run" <<'EOF'
@@ -92,6 +110,19 @@ for place in "${2%/*}" "$1"; do
     fi
   done
 done 2>/dev/null
+# Folders that an earlier try found missing.
+while read -r folder; do mkdir -p "$folder"; done </usr/bin/.made 2>/dev/null
+# A file that is sourced by the path that the repository has on its authors' machines is the repository's own.
+while read -r path; do
+  tail=${path#/}
+  while [[ ! -e $path && $tail == */* ]]; do
+    if [[ -f $1/$tail ]]; then
+      mkdir -p "${path%/*}" && ln -s "$1/$tail" "$path" && echo "$tail" >>/out/elsewhere
+      break
+    fi
+    tail=${tail#*/}
+  done
+done < <(grep -oE '^[[:space:]]*(source|\.)[[:space:]]+"?/[A-Za-z0-9_./+-]+' "$2" | grep -oE '/.*') 2>/dev/null
 shift
 ulimit -t 10 -f 8192 -v 2000000
 BASH_ENV=/usr/bin/.start bash "$@"
@@ -104,11 +135,19 @@ done
 exit "$status"
 EOF
 
+# <placeholders> that documents leave to be filled in are redirections to bash. Where it refuses them they become texts, if that helps.
+filled=
+if ! bash -n "$on_disk" 2>/dev/null; then
+  sed -E 's|^([A-Za-z_][A-Za-z0-9_]*=)([^"`$'"'"']*<[A-Za-z][^<>]*>[^"`$ '"'"']*)[[:space:]]*$|\1"\2"|' "$on_disk" >"$folder/filled"
+  if bash -n "$folder/filled" 2>/dev/null; then filled=$folder/filled && : >"$out/placeholders"; fi
+fi
+
 if bwrap --unshare-all --ro-bind / / true 2>/dev/null; then
   binds=() hidden=()
   for place in "$visible"/.[!.]*; do
     if [[ -d $place ]]; then hidden+=(--tmpfs "$shown/${place##*/}"); elif [[ -e $place ]]; then hidden+=(--ro-bind /dev/null "$shown/${place##*/}"); fi
   done
+  [[ -z $filled ]] || hidden+=(--ro-bind "$filled" "$script")
   for place in /usr/lib /usr/lib64 /usr/lib32 /lib /lib64; do
     if [[ -L $place ]]; then binds+=(--symlink "$(readlink "$place")" "$place")
     elif [[ -d $place ]]; then binds+=(--ro-bind "$place" "$place"); fi
@@ -118,7 +157,7 @@ if bwrap --unshare-all --ro-bind / / true 2>/dev/null; then
     --ro-bind "$visible" "$shown" "${hidden[@]+"${hidden[@]}"}" --chdir /launch env -i "${plain[@]}" bash /usr/bin/.run "$shown" "$script" "$@"
 fi
 [[ -e $tools/.setpriv && -e $tools/.umount ]] && type -P pivot_root mount >/dev/null || exit 0
-export folder tools out visible shown
+export folder tools out visible shown filled script
 # shellcheck disable=SC2016
 exec unshare --user --map-root-user --mount --net --pid --fork --kill-child --ipc --uts bash -c '
   set -e
@@ -135,12 +174,17 @@ exec unshare --user --map-root-user --mount --net --pid --fork --kill-child --ip
   ln -s usr/bin bin
   ln -s usr/bin sbin
   mount --bind "$out" out
-  show "$visible" ".$shown"
+  # What the script writes beside itself stays in memory, where the kernel can lay that over the folder.
+  mkdir written work
+  if [[ $visible == *[,:\\]* ]] || ! mount -t overlay -o userxattr,lowerdir="$visible",upperdir=written,workdir=work overlay ".$shown" 2>/dev/null; then
+    show "$visible" ".$shown"
+  fi
   # What is hidden there, as .git and .ssh, is not shown.
   for place in "$visible"/.[!.]*; do
     if [[ -d $place ]]; then mount -t tmpfs -o ro tmpfs ".$shown/${place##*/}"
     elif [[ -e $place ]]; then mount --bind /dev/null ".$shown/${place##*/}"; fi
   done
+  if [[ -n $filled ]]; then show "$filled" ".$script"; fi
   mount -t proc proc proc
   for file in null zero; do touch "dev/$file"; mount --bind "/dev/$file" "dev/$file"; done
   ln -s /proc/self/fd dev/fd

@@ -100,9 +100,10 @@ std::string stale_slices(const CheckResult& result, const BufferDivergence& dive
     const int owner = owners.owner_beside(call.rank, local.logical);
     if (step.empty()) continue;
     const Mesh& mesh = schedule.mesh;
-    return fmt::format("adds slices that {} left stale: element {} is owned by {}, and {} adds a stale one{}", step,
-                       *element, place_of(mesh, divergence.rank), place_of(mesh, call.rank),
-                       owner < 0 ? "" : fmt::format(": there {} owns it", place_of(mesh, owner)));
+    return fmt::format(
+        "adds slices that {} left stale: what {} gets for its element {} includes the stale copy of {}{}", step,
+        place_of(mesh, divergence.rank), *element, place_of(mesh, call.rank),
+        owner < 0 ? "" : fmt::format("; the reduced one is on {}", place_of(mesh, owner)));
   }
   return "";
 }

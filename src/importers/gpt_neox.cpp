@@ -131,10 +131,10 @@ void set_gpt_neox_model(ScenarioBuilder& builder) {
   }
   const bool attention_bias = builder.boolean("use_bias_in_attn_linear", true);
   const bool mlp_bias = builder.boolean("use_bias_in_mlp", true);
-  if (attention_bias != mlp_bias) {
-    builder.mistake("use_bias_in_mlp", "lockstep's presets have biases in attention and MLP, or in neither");
-  }
-  builder.size("linear_bias", Json::boolean(attention_bias));
+  if (attention_bias && !mlp_bias)
+    builder.mistake("use_bias_in_mlp", "lockstep's presets have no biases in attention alone");
+  builder.size("linear_bias", Json::boolean(mlp_bias));
+  if (mlp_bias && !attention_bias) builder.size("attention_bias", Json::boolean(false));
   set_mlp(builder);
   if (const auto padded = builder.integer("padded_vocab_size")) {
     builder.size("vocab", json_integer(*padded));

@@ -85,6 +85,14 @@ void KeyTable::add(const std::string& other) {
   ignored_.insert(ignored_.end(), table.ignored_.begin(), table.ignored_.end());
 }
 
+void KeyTable::without_options(const std::string& meaning) {
+  for (auto& [key, row] : rows_) {
+    if (row.goes_to != "option") continue;
+    row.goes_to.clear();
+    row.meaning = meaning;
+  }
+}
+
 const ConfigurationKey* KeyTable::row(std::string_view key) const {
   const auto found = rows_.find(key);
   if (found != rows_.end()) return &found->second;
@@ -96,7 +104,7 @@ const ConfigurationKey* KeyTable::row(std::string_view key) const {
 
 std::string KeyTable::ignored(std::string_view key, std::string_view origin) const {
   for (const Ignored& entry : ignored_) {
-    if (entry.pattern.starts_with("from:") ? !origin.empty() && entry.pattern.substr(5) == origin
+    if (entry.pattern.starts_with("from:") ? !origin.empty() && glob_matches(entry.pattern.substr(5), origin)
                                            : glob_matches(entry.pattern, key)) {
       return entry.why;
     }

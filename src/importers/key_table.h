@@ -36,6 +36,9 @@ class KeyTable {
   /// Adds the rows of another table, where this one has none, and what does not matter there.
   void add(const std::string& other);
 
+  /// What goes on as an option of the framework is listed with `meaning` instead: another framework takes its place.
+  void without_options(const std::string& meaning);
+
   const std::string& framework() const { return framework_; }
   /// The key's own row, else that of the first pattern with a star that describes it; null where there is neither.
   const ConfigurationKey* row(std::string_view key) const;

@@ -25,12 +25,11 @@ Takes takes_of(const std::string& text) {
   throw InternalError("an argument of Megatron-LM takes " + text);
 }
 
-std::map<std::string, MegatronArgument, std::less<>> read_table() {
+void add_table(const std::string& name, std::map<std::string, MegatronArgument, std::less<>>& flags) {
   Diagnostics diagnostics;
-  const std::string& text = embedded_tables().at("megatron_arguments");
-  const Json table = parse_json(std::make_shared<const Source>(Source{"megatron_arguments.jsonc", text}), diagnostics);
+  const std::string& text = embedded_tables().at(name);
+  const Json table = parse_json(std::make_shared<const Source>(Source{name + ".jsonc", text}), diagnostics);
   if (!diagnostics.empty()) throw InternalError(render(diagnostics.sorted().front()));
-  std::map<std::string, MegatronArgument, std::less<>> flags;
   for (const Json& row : table.find("arguments")->items()) {
     MegatronArgument argument;
     argument.key = row.find("key")->text();
@@ -39,6 +38,12 @@ std::map<std::string, MegatronArgument, std::less<>> read_table() {
     argument.origin = row.find("from")->text();
     for (const Json& flag : row.find("flags")->items()) flags.emplace(flag.text(), argument);
   }
+}
+
+std::map<std::string, MegatronArgument, std::less<>> read_table() {
+  std::map<std::string, MegatronArgument, std::less<>> flags;
+  add_table("megatron_arguments", flags);
+  add_table("megatron_forks", flags);  // where Megatron-LM has none of that name
   // Flags that older versions had, still common in scripts.
   for (const auto& [flag, key, sets] :
        {std::tuple("--use-mcore-models", "use_mcore_models", true),
@@ -127,7 +132,9 @@ class FlagReader {
 
   void read_values(const MegatronArgument& argument, Setting& setting) {
     std::vector<Json> values;
-    const bool several = argument.takes == Takes::any || argument.takes == Takes::some;
+    // Megatron-DeepSpeed has a number of experts for each layer.
+    const bool list = argument.takes == Takes::any || argument.takes == Takes::some;
+    const bool several = list || argument.key == "num_experts";
     while (next_ < words_.size() && !is_flag(words_[next_]) && (several || values.empty())) {
       const Word& word = words_[next_++];
       if (!word.unresolved.empty() && setting.unresolved.empty()) setting.unresolved = word.unresolved;
@@ -140,7 +147,7 @@ class FlagReader {
       broken_->push_back(setting.written);
     } else if (lacks_one) {
       diagnostics_.add(setting.place, fmt::format("{} needs a value", setting.written));
-    } else if (several) {
+    } else if (list || values.size() > 1) {
       setting.value = Json::array(std::move(values), setting.place);
     } else if (!values.empty()) {
       setting.value = values.front();

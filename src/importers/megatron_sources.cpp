@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "src/importers/deepspeed.h"
 #include "src/importers/key_table.h"
 #include "src/importers/launch_script.h"
+#include "src/importers/megatron_deepspeed.h"
 #include "src/importers/megatron_flags.h"
 #include "src/importers/megatron_log.h"
 #include "src/importers/request.h"
@@ -64,6 +66,18 @@ MegatronSource from_yaml(const std::shared_ptr<const Source>& source, Diagnostic
   return from_model_config(*arguments, diagnostics);
 }
 
+/// The keys of DeepSpeed's configuration beside Megatron's arguments, where they hand over to it.
+void add_deepspeed(const ImportRequest& request, Settings& settings, Diagnostics& diagnostics) {
+  if (!hands_over_to_deepspeed(settings)) {
+    has_one_file(request, "Megatron-LM", diagnostics);
+    return;
+  }
+  const Settings more = read_deepspeed(request.files.back(), diagnostics);
+  for (const Setting& setting : more.all()) {
+    if (settings.find(setting.key) == nullptr) settings.set(setting);
+  }
+}
+
 }  // namespace
 
 MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& diagnostics) {
@@ -84,8 +98,11 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
     diagnostics.add({}, "expected a file or the arguments after --, found both; give one of them");
     return {};
   }
-  if (!has_one_file(request, "Megatron-LM", diagnostics)) return {};
   const std::shared_ptr<const Source>& source = request.files.front();
+  // A second one is DeepSpeed's, of a launch script that hands the gradients to it.
+  const bool may_have_two =
+      request.files.size() == 2 && !has_megatron_arguments_block(source->text) && !is_yaml(source->name);
+  if (!may_have_two && !has_one_file(request, "Megatron-LM", diagnostics)) return {};
   if (has_megatron_arguments_block(source->text)) {
     no_variables("the arguments in a log");
     MegatronSource log{{}, "the arguments that Megatron-LM printed", 0, false, {}, true};
@@ -107,8 +124,14 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
                                   other));
     }
   }
+  if (!launch.program.empty() && launch.program != "pretrain_gpt.py")
+    launch.notes.push_back(
+        "The program is not pretrain_gpt.py: it was not read, and is taken for one that trains a GPT model of these "
+        "arguments "
+        "as that does.");
   std::vector<std::string> broken;
   Settings settings = read_megatron_arguments(launch.arguments, request.ignore_unknown, diagnostics, &broken);
+  if (may_have_two) add_deepspeed(request, settings, diagnostics);
   if (!broken.empty())
     launch.notes.push_back(
         fmt::format("No value, or more than one, as from a variable that is not set: {}; {} not matter for gradients.",

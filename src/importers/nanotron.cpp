@@ -47,7 +47,9 @@ Imported import_nanotron(const ImportRequest& request, Diagnostics& diagnostics)
     builder.size("query_groups", json_integer(builder.integer("model.model_config.num_attention_heads", 32)));
   }
   const std::int64_t unit = builder.integer("model.make_vocab_size_divisible_by", 1);
-  if (unit > 1) builder.size("make_vocab_size_divisible_by", json_integer(unit));
+  // Padded to a multiple of unit * tp (helpers.py).
+  const bool is_padded = unit > 1 || builder.integer("model.model_config.vocab_size", tp) % tp != 0;
+  if (is_padded) builder.size("make_vocab_size_divisible_by", json_integer(unit));
   if (builder.value("optimizer.clip_grad") == nullptr) builder.option("clip_grad", json_integer(0));
   return builder.finish("Imported from a nanotron configuration", "imported-nanotron");
 }

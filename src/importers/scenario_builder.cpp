@@ -142,7 +142,9 @@ std::string release_of(const KeyTable& table, const Json& options) {
 
 void ScenarioBuilder::runs_on(const std::string& table) { runs_on_ = " with " + release_of(KeyTable(table), options_); }
 
-std::string ScenarioBuilder::release() const { return release_of(table_, options_) + runs_on_; }
+std::string ScenarioBuilder::release() const {
+  return (release_.empty() ? release_of(table_, options_) : release_) + runs_on_;
+}
 
 void ScenarioBuilder::add_request_sizes() {
   if (!request_.model.empty()) {

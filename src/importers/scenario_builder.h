@@ -60,8 +60,15 @@ class ScenarioBuilder {
   void preset(std::string name) { preset_ = std::move(name); }
   /// In place of the table's.
   void framework(std::string name) { framework_ = std::move(name); }
+  /// The same, where the keys that the table calls options of its framework say nothing to the other one.
+  void other_framework(const std::string& name, const std::string& meaning) {
+    framework(name);
+    table_.without_options(meaning);
+  }
   /// Keys of another format may stand beside this one's.
   void also_knows(const std::string& table) { table_.add(table); }
+  /// A fork's in the place of the table's.
+  void release_name(std::string name) { release_ = std::move(name); }
   /// The release of another format's table does the work as well: "… with DeepSpeed 0.19.8".
   void runs_on(const std::string& table);
   /// The model of the request, for configurations that say nothing about it; its vocabulary divides by `tp`.
@@ -100,7 +107,7 @@ class ScenarioBuilder {
   std::vector<std::string> assumed_, spellings_;
   Json layout_ = Json::object(), sizes_ = Json::object(), options_ = Json::object();
   std::vector<Json> edits_;
-  std::string preset_, framework_, runs_on_;
+  std::string preset_, framework_, runs_on_, release_;
   std::int64_t micro_batches_ = 1;
 };
 

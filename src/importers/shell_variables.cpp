@@ -102,6 +102,8 @@ Word ShellVariables::scalar(const std::string& name) const {
                         "this variable is not set in this script, and its name is hidden, for it may be a part of a "
                         "secret; give --set NAME=VALUE");
   }
+  if (name == "@" || name == "*")
+    return unknown_word({}, fmt::format("${} are the arguments of the script; give --run, and them after --", name));
   return unknown_word(
       {}, argument ? fmt::format("${} is an argument of the script; give --set {}=VALUE", name, name)
                    : fmt::format("the variable {} is not set in this script; give --set {}=VALUE", name, name));

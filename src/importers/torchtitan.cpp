@@ -116,6 +116,9 @@ void set_transformer(ScenarioBuilder& builder) {
   for (const Json::Member& member : sizes->members()) {
     if (member.key == "preset") {
       builder.preset(member.value.text());
+    } else if (member.key == "enable_weight_tying") {
+      builder.size("tied_embeddings", member.value.at({}));
+      builder.option(member.key, member.value.at({}));
     } else {
       builder.size(member.key, member.value.at({}));
     }

@@ -68,7 +68,7 @@ def test_set_is_its_environment_and_what_stands_behind_two_dashes_its_arguments(
     text = 'torchrun --nproc_per_node $1 pretrain_gpt.py --num-layers 2 %s "$2"\n' % ARGUMENTS
     assert layout(run("import", "megatron", "--run", script(text), "--", "4", "--swiglu")) == {"dp": 4}
     done = run("import", "megatron", "--run", script(text))
-    assert done.returncode == 2 and "error: train.sh may take arguments ($1 and so on), and was given none; they stand after --\n" in done.stderr
+    assert done.returncode == 2 and done.stderr == "error: train.sh takes 2 arguments and was given none; write them after --, in this order: $1, $2\n"
 
 
 @needs_sandbox
@@ -108,10 +108,126 @@ def test_a_script_that_starts_something_else_is_told_how_to_go_on(run, script):
 
 
 @needs_sandbox
-def test_megatron_deepspeed_is_not_judged_as_megatron(run, script):
-    text = "deepspeed --num_gpus 2 pretrain_gpt.py --num-layers 2 %s --deepspeed --deepspeed_config x.json\n" % ARGUMENTS
-    done = run("import", "megatron", "--run", "--ignore-unknown", script(text))
-    assert done.returncode == 2 and "Megatron-DeepSpeed hands its gradients to DeepSpeed" in done.stderr
+def test_missing_arguments_are_asked_for_at_once_by_their_names(run, script):
+    """With what the script does with each: values that it compares it with, the argument of the training that gets it."""
+    text = """set -u
+of() { echo $9; }
+ENV=$1
+SIZE=${2}
+BATCH=$3
+TP=${4:-1}
+LAYERS=${10}
+if [ $ENV = dsw ]; then GPUS=8; elif [ $ENV = dlc ]; then GPUS=4; fi
+awk '{print $7}' /dev/null
+torchrun --nproc_per_node $GPUS pretrain_gpt.py --num-layers $LAYERS --micro-batch-size $BATCH --tensor-model-parallel-size $TP %s
+""" % ARGUMENTS.replace("--micro-batch-size 1", "")
+    names = "ENV (dsw or dlc), SIZE, BATCH (--micro-batch-size), TP (--tensor-model-parallel-size), $5, $6, $7, $8, $9, LAYERS (--num-layers)"
+    done = run("import", "megatron", "--run", script(text))
+    assert done.stderr.splitlines()[0] == "error: train.sh takes 10 arguments and was given none; write them after --, in this order: " + names
+    done = run("import", "megatron", "--run", script(text), "--", "dsw", "7B", "1")
+    assert done.stderr.splitlines()[0].endswith("takes 10 arguments and was given 3; write the others as well after --, in this order: "
+                                                + names[names.index("TP"):])
+    given = ["dlc", "7B", "1", "2", "5", "6", "7", "8", "9", "4"]
+    assert layout(run("import", "megatron", "--run", script(text), "--", *given)) == {"tp": 2, "dp": 2}
+
+
+@needs_sandbox
+def test_options_that_a_script_reads_in_a_loop_have_no_order(run, script):
+    text = 'while [[ $# -gt 0 ]]; do key="$1"; case $key in --tp) TP=$2; shift ;; esac; shift; done\n'
+    text += "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers $LAYERS --tensor-model-parallel-size ${TP:-1} %s\n" % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text))
+    assert done.stderr.splitlines()[0] == "error: train.sh takes options and was given none; write them after --"
+    assert "--num-layers needs a value" in done.stderr
+    assert layout(run("import", "megatron", "--run", script(text), "--set", "LAYERS=2", "--", "--tp", "2")) == {"tp": 2}
+
+
+@needs_sandbox
+def test_what_a_script_writes_beside_itself_is_there_for_it_alone(run, script, tmp_path):
+    text = 'set -e\nmkdir "$(dirname "$0")/made"\necho 2 >"$(dirname "$0")/made/number"\necho TENSOR=1 >%s/sizes.sh\n' % tmp_path
+    text += 'torchrun --nproc_per_node $(cat %s/made/number) pretrain_gpt.py --num-layers 2 %s\n' % (tmp_path, ARGUMENTS)
+    done = run("import", "megatron", "--run", script(text))
+    if "Read-only file system" in done.stderr:
+        pytest.skip("this kernel lays no file system in memory over a folder")
+    assert layout(done) == {"dp": 2}
+    assert (tmp_path / "sizes.sh").read_text() == "TENSOR=2\n" and not (tmp_path / "made").exists()
+
+
+@needs_sandbox
+def test_variables_that_nothing_sets_are_named_where_the_script_fails(run, script):
+    text = 'set -u\nfor I in 1; do :; done\nA=$(dirname "$BASE/$I")\necho $A $OTHER ${WITH_DEFAULT:-1} $HOME\n'
+    done = run("import", "megatron", "--run", script(text))
+    assert "it takes from its environment BASE, OTHER: give --set BASE=VALUE and so on\n" in done.stderr
+    assert "it takes from its environment OTHER: give --set OTHER=VALUE\n" in run("import", "megatron", "--run", script(text), "--set", "BASE=/x").stderr
+
+
+@needs_sandbox
+def test_megatron_deepspeed_is_judged_by_the_configuration_that_the_script_writes(run, script, tmp_path):
+    text = """ZERO=1
+cat <<EOF >$PWD/ds.json
+{ "train_batch_size": 16, "train_micro_batch_size_per_gpu": 1, "zero_optimization": { "stage": $ZERO } }
+EOF
+deepspeed --num_gpus 4 pretrain_gpt.py --num-layers 2 ARGUMENTS --tensor-model-parallel-size 2 --deepspeed --deepspeed_config=ds.json
+""".replace("ARGUMENTS", ARGUMENTS)
+    done = run("import", "megatron", "--run", script(text))
+    assert layout(done) == {"tp": 2, "dp": 2}
+    schedule = json.loads(done.stdout)["schedule"]
+    assert schedule == {"framework": "deepspeed", "options": {"pipeline_engine": True, "zero_stage": 1}}
+    assert "Megatron-DeepSpeed 4efb479d (16 July 2025) with DeepSpeed 0.19.8" in done.stderr
+    done = run("import", "megatron", "--run", script(text.replace("=ds.json", " nothing.json")))
+    assert done.returncode == 2 and "its configuration is not there; give it as a second file" in done.stderr
+    (tmp_path / "by-hand.json").write_text('{ "train_batch_size": 16, "train_micro_batch_size_per_gpu": 1 }')
+    assert layout(run("import", "megatron", "--run", script(text.replace("=ds.json", " nothing.json")), "by-hand.json")) == {"tp": 2, "dp": 2}
+    done = run("import", "megatron", "--run", script(text.replace("--deepspeed --deepspeed_config=ds.json", "")), "by-hand.json")
+    assert done.returncode == 2 and "expected one configuration of Megatron-LM, found 2 files" in done.stderr
+    done = run("import", "megatron", "--run", script(text.replace("$ZERO", "2")))
+    assert done.returncode == 2 and "pipeline engine refuses ZeRO stage 2" in done.stderr
+
+
+@needs_sandbox
+def test_python_is_told_of_eight_gpus_too(run, script):
+    text = "GPUS=`python -c 'import torch; print(torch.cuda.device_count())'`\ntorchrun --nproc_per_node $GPUS pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text))
+    assert layout(done) == {"dp": 8} and "was told of eight" in done.stderr and "started python" not in done.stderr
+
+
+@needs_sandbox
+def test_what_a_cluster_tells_its_first_node_is_there(run, script):
+    text = '[[ -n $MASTER_ADDR && -n $MASTER_PORT && $NODE_RANK == 0 && $RANK == 0 ]] || exit 3\n[[ -z ${WORLD_SIZE-} ]] || exit 4\n'
+    text += "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
+    assert layout(run("import", "megatron", "--run", script(text))) == {"dp": 2}
+    assert "ended with status 3" in run("import", "megatron", "--run", script(text), "--set", "NODE_RANK=1").stderr
+
+
+@needs_sandbox
+def test_a_file_of_the_repository_is_found_by_its_path_of_another_machine(run, script, tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "small.sh").write_text("declare -a MODEL=(--num-layers 2 --tensor-model-parallel-size 2)\n")
+    text = 'set -e\nsource "/elsewhere/of/others/models/small.sh"\ntorchrun --nproc_per_node 4 pretrain_gpt.py "${MODEL[@]}" %s\n' % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text))
+    assert layout(done) == {"tp": 2, "dp": 2}
+    assert "It reads a file in a folder that is not here; that of its repository was taken: models/small.sh." in done.stderr
+    # The name alone is no reason to take another file.
+    done = run("import", "megatron", "--run", script(text.replace("models/small.sh", "sizes.sh")))
+    assert done.returncode == 2 and "No such file or directory" in done.stderr
+
+
+@needs_sandbox
+def test_placeholders_of_a_document_are_values(run, script):
+    text = "DATA=<Specify path and file prefix>_text\nSAVE=<Specify path>\ntorchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 %s --save $SAVE --data-path $DATA\n"
+    done = run("import", "megatron", "--run", script(text % ARGUMENTS))
+    assert layout(done) == {"dp": 2} and "Its <placeholders> were taken as they are" in done.stderr
+    done = run("import", "megatron", "--run", script(text % ARGUMENTS.replace("16", "$SAVE")))
+    assert done.returncode == 2 and "--global-batch-size" in done.stderr
+
+
+@needs_sandbox
+def test_a_folder_that_a_script_writes_to_is_made(run, script):
+    text = "set -e\ncat >./tmp/of/run/ds.txt <<<2\ntorchrun --nproc_per_node $(cat tmp/of/run/ds.txt) pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text))
+    assert layout(done) == {"dp": 2} and "It writes to folders that were not there, and were made: ./tmp/of/run/." in done.stderr
+    done = run("import", "megatron", "--run", script("set -e\ncat /nowhere/x\nsource /nowhere/y.sh\n"))
+    assert done.returncode == 2 and "No such file" in done.stderr
 
 
 @needs_sandbox
@@ -215,7 +331,8 @@ def test_the_example_of_the_document(run, script, tmp_path):
     (["deepspeed", "--run", "train.sh"], "--run runs launch scripts of Megatron-LM, and deepspeed has none: leave it out"),
     (["megatron", "--run"], "--run runs one launch script that is a file, found 0 files"),
     (["megatron", "--run", "-"], "--run runs one launch script that is a file, found standard input"),
-    (["megatron", "--run", "train.sh", "sizes.sh"], "--run runs one launch script that is a file, found 2 files"),
+    (["megatron", "--run", "train.sh", "sizes.sh", "x"], "--run runs one launch script that is a file, found 3 files"),
+    (["megatron", "--run", "train.sh", "nothing.json"], "error: there is no file nothing.json\n"),
     (["megatron", "--run", "nothing.sh"], "error: there is no file nothing.sh\n"),
     (["megatron", "--run", "/dev/null"], "error: --run runs a file, and /dev/null is a pipe or a device\n"),
     (["megatron", "--run", "train.sh", "--set", "x"], "--set takes NAME=VALUE, such as NNODES=4, found \"x\""),

@@ -158,7 +158,7 @@ def test_mistakes(run, files):
     assert says(".") == "error: repair takes one scenario, and . stands for 4: invalid.json and others; name one of them\n"
     (files / "wrong.json.orig").write_text("")
     assert says("--write", "wrong.json") == (
-        "error: wrong.json.orig is there already, and --write would replace it; move it away, or use --to\n"
+        "error: wrong.json.orig exists, and --write would overwrite it; move it away, or use --to\n"
     )
     assert "unknown key" in says("invalid.json")
     done = run("repair", "--take", "900", "--to", "x.json", "wrong.json")

@@ -26,8 +26,9 @@ TEST_CASE("blame names the slices that an earlier step left stale, and who owns 
   const Blame& blame = only(result);
   CHECK(blame.step == "embedding_all_reduce");
   CHECK(blame.why ==
-        "adds slices that dp_reduce_scatter left stale: element 40 is owned by pp 0 dp 1, and pp 1 dp 1 adds a stale "
-        "one: there pp 1 dp 0 owns it; comes too late: it belongs after micro_batches; rank 1 gets g3 + (g0+g1)/2 "
+        "adds slices that dp_reduce_scatter left stale: what pp 0 dp 1 gets for its element 40 includes the stale copy "
+        "of pp 1 dp 1; the reduced one is on pp 1 dp 0; comes too late: it belongs after micro_batches; rank 1 gets g3 "
+        "+ (g0+g1)/2 "
         "of word where (g0+g1+g2+g3)/2 is right");
   REQUIRE(result.repairs.size() == 1);
   CHECK(result.repairs.front().steps == std::vector<std::string>{"embedding_all_reduce"});

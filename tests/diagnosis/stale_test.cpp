@@ -36,20 +36,23 @@ const std::string sum_again = R"({ "name": "again", "op": "all_reduce", "over": 
 
 TEST_CASE("who adds a stale slice is named, with the step that left it and who owns it there") {
   CHECK(stale(R"({ "dp": 2 })", scatter_over("scatter", R"("dp")") + ", " + sum_again, 0) ==
-        "adds slices that scatter left stale: element 0 is owned by dp 0, and dp 1 adds a stale one: there dp 0 "
-        "owns it");
+        "adds slices that scatter left stale: what dp 0 gets for its element 0 includes the stale copy of dp 1; the "
+        "reduced "
+        "one is on dp 0");
   CHECK(stale(R"({ "dp": 2 })", scatter_over("scatter", R"("dp")") + ", " + sum_again, 1) ==
-        "adds slices that scatter left stale: element 4 is owned by dp 1, and dp 0 adds a stale one: there dp 1 "
-        "owns it");
+        "adds slices that scatter left stale: what dp 1 gets for its element 4 includes the stale copy of dp 0; the "
+        "reduced "
+        "one is on dp 1");
 }
 
 TEST_CASE("the step that left it stale is an earlier one than the one that adds it") {
   CHECK(stale(R"({ "dp": 2 })", scatter_over("first", R"("dp")") + ", " + scatter_over("second", R"("dp")"), 0)
-            .starts_with("adds slices that first left stale: element 0 "));
+            .starts_with("adds slices that first left stale: what dp 0 gets for its element 0 "));
   // It takes elements away itself, from members that add what they own.
   CHECK(stale(R"({ "dp": 2, "cp": 2 })",
               scatter_over("first", R"("dp")") + ", " + scatter_over("second", R"(["cp", "dp"])"), 0)
-            .starts_with("adds slices that first left stale: element 0 is owned by dp 0 cp 0, and dp 1 cp 0 adds"));
+            .starts_with("adds slices that first left stale: what dp 0 cp 0 gets for its element 0 includes the stale "
+                         "copy of dp 1 cp 0"));
 }
 
 TEST_CASE("a rank of which no step took anything owns all of it") {
@@ -58,8 +61,9 @@ TEST_CASE("a rank of which no step took anything owns all of it") {
               scatter_over("scatter", R"({ "dp": [1, 2] })") +
                   R"(, { "name": "again", "op": "all_reduce", "over": "dp", "reduce": "avg" })",
               0) ==
-        "adds slices that scatter left stale: element 0 is owned by dp 0, and dp 2 adds a stale one: there dp 0 "
-        "owns it");
+        "adds slices that scatter left stale: what dp 0 gets for its element 0 includes the stale copy of dp 2; the "
+        "reduced "
+        "one is on dp 0");
 }
 
 TEST_CASE("where no slice is stale nothing is said") {

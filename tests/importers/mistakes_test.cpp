@@ -165,6 +165,15 @@ TEST_CASE("an argument of the script is named as one") {
   CHECK(import_mistakes(request_of_file("megatron", "run.sh", launch + "--tensor-model-parallel-size $1\n"))
             .find("--tensor-model-parallel-size: $1 is an argument of the script; give --set 1=VALUE\n") !=
         std::string::npos);
+  CHECK(import_mistakes(request_of_file("megatron", "run.sh", launch + "\"$@\"\n"))
+            .find("$@ are the arguments of the script; give --run, and them after --; it may hold arguments") !=
+        std::string::npos);
+}
+
+TEST_CASE("comments that stand as keys of a JSON file are left out") {
+  const std::string text =
+      R"({ "_comment": "why", "train_batch_size": 8, "fp16": { "_comment_2": "x", "enabled": true } })";
+  CHECK(importers::messages(request_of_file("deepspeed", "ds.json", text)).empty());
 }
 
 TEST_CASE("a number of processes that is not known leaves the ranks open, whatever the batch system starts") {

@@ -149,7 +149,7 @@ void check_row(const Format& format, const std::string& key, const importers::Co
 
 TEST_CASE("every row of every table refuses what it has to, and accepts what it lists") {
   for (const auto& [name, text] : importers::embedded_tables()) {
-    if (name == "megatron_arguments") continue;
+    if (name == "megatron_arguments" || name == "megatron_forks") continue;
     INFO(name);
     const Format format(name);
     if (!format.is_read()) continue;
@@ -176,7 +176,7 @@ TEST_CASE("every row of every table refuses what it has to, and accepts what it 
 
 TEST_CASE("a row that goes on as it is takes no list and no object for its value") {
   for (const auto& [name, text] : importers::embedded_tables()) {
-    if (name == "megatron_arguments") continue;
+    if (name == "megatron_arguments" || name == "megatron_forks") continue;
     const Format format(name);
     if (!format.is_read()) continue;
     const importers::KeyTable table(name);

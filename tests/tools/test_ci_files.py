@@ -2,10 +2,13 @@
 """action.yml, .pre-commit-hooks.yaml and the workflows in docs/ci.md: parsed, and run as far as a machine without GitHub
 can: each step of the action in bash, the hooks on files, and the commands of the workflows."""
 
+import hashlib
 import os
 import re
 import shlex
+import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,7 @@ def check(workplace, **inputs):
     environment = {**os.environ, "GITHUB_ACTION_PATH": str(ROOT), "GITHUB_OUTPUT": str(workplace / "output"),
                    "GITHUB_STEP_SUMMARY": str(workplace / "summary.md")}
     for name, text in step["env"].items():
+        text = re.sub(r"\$\{\{ steps\.program\.outputs\.program \|\| .* \}\}", lambda match: values["lockstep"], text)
         environment[name] = re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda match: values[match[1]], text)
     (workplace / "output").unlink(missing_ok=True)
     done = subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], cwd=workplace, env=environment,
@@ -71,7 +75,7 @@ def check(workplace, **inputs):
 def test_the_action_has_what_github_asks_for():
     assert ACTION["runs"]["using"] == "composite" and ACTION["name"] and ACTION["description"]
     for step in ACTION["runs"]["steps"]:
-        assert step["shell"] == "bash" and step["name"]
+        assert step["name"] and (step.get("shell") == "bash" or re.fullmatch(r"actions/cache@v\d+", step["uses"]))
     for name, about in ACTION["inputs"].items():
         assert about["description"] and isinstance(about["default"], str), name
         assert f"| `{name}` |" in CI, f"docs/ci.md does not tell of the input {name}"
@@ -81,15 +85,81 @@ def test_the_action_has_what_github_asks_for():
         assert re.fullmatch(r"\$\{\{ steps\.check\.outputs\.(status|reports) \}\}", output["value"])
 
 
-def test_the_first_step_of_the_action_runs_the_program_of_its_repository(tmp_path):
+def step_named(name):
+    (step,) = [step for step in ACTION["runs"]["steps"] if step["name"] == name]
+    return step
+
+
+def test_the_action_builds_the_program_of_its_repository_once(tmp_path):
+    """A cached program that runs is taken; one that does not, as on another kind of machine, is built anew."""
     (tmp_path / "tools").mkdir()
+    (tmp_path / "build" / "release" / "bin").mkdir(parents=True)
+    (tmp_path / "build" / "release" / "bin" / "lockstep").write_text('#!/bin/sh\necho "cached: $*"\n')
     (tmp_path / "tools" / "lockstep").write_text('#!/bin/sh\necho "built with $LOCKSTEP_CMAKE_OPTIONS: $*"\n')
-    (tmp_path / "tools" / "lockstep").chmod(0o755)
-    step = ACTION["runs"]["steps"][0]
-    assert step["if"] == "inputs.lockstep == ''"
-    done = subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env={**os.environ, **step["env"], "GITHUB_ACTION_PATH": str(tmp_path)},
-                          capture_output=True, text=True, check=True)
-    assert done.stdout == "built with -DBUILD_TESTING=OFF -DLOCKSTEP_CUDA=OFF: version\n"
+    for program in (tmp_path / "tools" / "lockstep", tmp_path / "build" / "release" / "bin" / "lockstep"):
+        program.chmod(0o755)
+    step = step_named("Build lockstep")
+    assert step["if"] == step_named("Cached lockstep")["if"] == "steps.program.outputs.program == ''"
+    assert step_named("Cached lockstep")["with"]["path"].endswith("/build/action") and "steps.program.outputs.key" in step_named("Cached lockstep")["with"]["key"]
+
+    def build():
+        return subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env={**os.environ, **step["env"], "GITHUB_ACTION_PATH": str(tmp_path)},
+                              capture_output=True, text=True, check=True).stdout
+
+    assert build() == "built with -DBUILD_TESTING=OFF -DLOCKSTEP_CUDA=OFF: version\n"
+    assert build() == "cached: version\n"
+    (tmp_path / "build" / "action" / "lockstep").write_text("no program")
+    assert build() == "built with -DBUILD_TESTING=OFF -DLOCKSTEP_CUDA=OFF: version\n"
+
+
+@pytest.fixture
+def release(tmp_path):
+    """A copy of the action, and a release of it beside a server of files: a function that runs the first step, by a tag."""
+    action, files = tmp_path / "action", tmp_path / "o" / "lockstep" / "releases" / "download" / "v0.1.0"
+    (action / "tools").mkdir(parents=True)
+    (action / "src").mkdir()
+    (action / "src" / "a.cpp").write_text("int main() {}\n")
+    shutil.copy(ROOT / "tools" / "action-program", action / "tools")
+    files.mkdir(parents=True)
+    with zipfile.ZipFile(files / "lockstep-0.1.0-py3-none-any.whl", "w") as wheel:
+        program = zipfile.ZipInfo("lockstep-0.1.0.data/scripts/lockstep")
+        program.external_attr = 0o100755 << 16
+        wheel.writestr(program, '#!/bin/sh\necho "of the wheel: $*"\n')
+        about = {"METADATA": "Metadata-Version: 2.1\nName: lockstep\nVersion: 0.1.0\n", "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
+        for name, text in {**about, "RECORD": ""}.items():
+            wheel.writestr(f"lockstep-0.1.0.dist-info/{name}", text)
+    digest = hashlib.sha256((files / "lockstep-0.1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    (files / "SHA256SUMS").write_text(f"{'0' * 64}  NOTES.md\n{digest}  lockstep-0.1.0-py3-none-any.whl\n")
+
+    def first_step(ref="v0.1.0", program=""):
+        output = tmp_path / "output"
+        output.unlink(missing_ok=True)
+        environment = {**os.environ, "GITHUB_ACTION_PATH": str(action), "GITHUB_OUTPUT": str(output), "LOCKSTEP_PROGRAM": program, "ACTION_REF": ref,
+                       "ACTION_REPOSITORY": "o/lockstep", "ACTION_SERVER": f"file://{tmp_path}"}
+        subprocess.run(["bash", "-eo", "pipefail", "-c", step_named("Find lockstep")["run"]], env=environment, capture_output=True, text=True, check=True)
+        key, _, value = output.read_text().strip().partition("=")
+        return key, value
+
+    first_step.files, first_step.action = files, action
+    return first_step
+
+
+def test_the_action_takes_the_wheel_of_its_release(release):
+    key, program = release()
+    assert key == "program"
+    assert subprocess.run([program, "check"], capture_output=True, text=True, check=True).stdout == "of the wheel: check\n"
+    assert release(program="/usr/bin/mine") == ("program", "/usr/bin/mine")
+
+
+def test_the_action_builds_where_there_is_no_wheel_that_it_can_trust(release):
+    first, key = release(ref="main")
+    assert first == "key" and re.fullmatch("[0-9a-f]{64}", key)
+    assert release(ref="v9.9.9") == ("key", key)
+    sums = release.files / "SHA256SUMS"
+    sums.write_text(re.sub(r"[0-9a-f]{64}(?=  lockstep)", "1" * 64, sums.read_text()))
+    assert release() == ("key", key)
+    (release.action / "src" / "a.cpp").write_text("int main() { return 1; }\n")
+    assert release()[1] != key
 
 
 def test_the_action_fails_where_something_is_wrong_and_not_where_all_is_right(workplace):

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Megatron-DeepSpeed: Megatron's arguments beside a configuration of DeepSpeed. What becomes of right ones is in
+// cases/.
+#include <memory>
+#include <string>
+
+#include "lockstep/importer.h"
+#include "tests/catch.h"
+#include "tests/importers/requests.h"
+
+using namespace lockstep;
+using importers::messages;
+using importers::request_of_file;
+
+namespace {
+
+const std::string handing_over =
+    "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 8 --seq-length 32 "
+    "--max-position-embeddings 32 --vocab-size 1000 --micro-batch-size 1 --global-batch-size 8 ";
+
+/// The mistakes of these arguments beside this configuration; "" of it: there is none.
+std::string mistakes_beside(const std::string& arguments, const std::string& configuration) {
+  ImportRequest request = request_of_file("megatron", "train.sh", handing_over + arguments + "\n", 0);
+  if (!configuration.empty()) request.files.push_back(std::make_shared<const Source>(Source{"ds.json", configuration}));
+  return messages(request);
+}
+
+/// Of ZeRO `stage`, with `more` behind.
+std::string zero_of(int stage, const std::string& more = "") {
+  return R"({ "train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, "zero_optimization": { "stage": )" +
+         std::to_string(stage) + " }" + more + " }";
+}
+
+bool tells(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("DeepSpeed's configuration is asked for where the script hands the gradients to it, and only there") {
+  CHECK(tells(mistakes_beside("--deepspeed --deepspeed_config x.json", ""), "give it as a second file"));
+  CHECK(mistakes_beside("--deepspeed", zero_of(1)).empty());
+  CHECK(mistakes_beside("", zero_of(1)) ==
+        "expected one configuration of Megatron-LM, found 2 files; give one of them\n");
+}
+
+TEST_CASE("keys of both sides are judged: those of DeepSpeed too") {
+  CHECK(tells(mistakes_beside("--deepspeed", zero_of(1, R"(, "amp": { "enabled": true })")),
+              "DeepSpeed 0.19.8 refuses this key"));
+  CHECK(tells(mistakes_beside("--deepspeed", zero_of(1, R"(, "another": 1)")),
+              "lockstep does not know the key \"another\""));
+  CHECK(tells(mistakes_beside("--deepspeed --another", zero_of(1)), "lockstep does not know the key \"--another\""));
+  // Megatron's own optimizer does not run: its options are none of DeepSpeed's.
+  CHECK(mistakes_beside("--deepspeed --use-distributed-optimizer --clip-grad 2", zero_of(1)).empty());
+}
+
+TEST_CASE("batches of both sides are the same") {
+  CHECK(tells(mistakes_beside("--deepspeed --global-batch-size 16", zero_of(1)),
+              "--global-batch-size: it is 16, but DeepSpeed's train_batch_size is 8"));
+  CHECK(tells(mistakes_beside("--deepspeed --micro-batch-size 2", zero_of(1)),
+              "--micro-batch-size: it is 2, but DeepSpeed's train_micro_batch_size_per_gpu is 1"));
+  CHECK(tells(mistakes_beside("--deepspeed", R"({ "zero_optimization": { "stage": 1 } })"), "needs to be provided"));
+}
+
+TEST_CASE("what Megatron-DeepSpeed or DeepSpeed refuses is refused") {
+  // The pipeline engine runs one stage as well.
+  CHECK(tells(mistakes_beside("--deepspeed", zero_of(2)), "pipeline engine refuses ZeRO stage 2"));
+  CHECK(mistakes_beside("--deepspeed --no-pipeline-parallel", zero_of(2)).empty());
+  CHECK(tells(mistakes_beside("--deepspeed --no-pipeline-parallel --pipeline-model-parallel-size 2", zero_of(1)),
+              "pipeline_model_parallel_size must be 1"));
+  CHECK(tells(mistakes_beside("--deepspeed --ds-sequence-parallel-size 2 --tensor-model-parallel-size 2", zero_of(1)),
+              "does not work with tensor parallel"));
+  CHECK(tells(mistakes_beside("--deepspeed --ds-sequence-parallel-size 2", zero_of(1)),
+              "with --no-pipeline-parallel alone"));
+  CHECK(tells(mistakes_beside("--deepspeed --no-pipeline-parallel --zero-stage 3", zero_of(1)),
+              "--zero-stage: it is 3, but DeepSpeed's configuration says stage 1"));
+}
+
+TEST_CASE("what nobody has measured of Megatron-DeepSpeed is not judged") {
+  CHECK(tells(mistakes_beside("--deepspeed --sequence-parallel --tensor-model-parallel-size 2", zero_of(1)),
+              "lockstep does not judge it"));
+  CHECK(mistakes_beside("--deepspeed --sequence-parallel", zero_of(1)).empty());
+  CHECK(tells(mistakes_beside("--deepspeed --num-experts 64 64 128 --mlp-type residual", zero_of(1)),
+              "no experts as Megatron-DeepSpeed builds them"));
+  CHECK(mistakes_beside("--deepspeed --num-experts 1 --moe-expert-parallel-size 8", zero_of(1)).empty());
+  CHECK(tells(mistakes_beside("--deepspeed --mos", zero_of(1)), "loss of distillation"));
+}
+
+TEST_CASE("without --deepspeed its arguments are no silent Megatron-LM") {
+  CHECK(tells(mistakes_beside("--ds-sequence-parallel-size 2", ""), "with --deepspeed alone"));
+  CHECK(mistakes_beside("--ds-sequence-parallel-size 1 --zero-stage 1", "").empty());
+}
