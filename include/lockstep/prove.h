@@ -66,6 +66,8 @@ struct Proof {
     int size = 1;
     std::string why;          ///< half a sentence
     bool is_unnamed = false;  ///< because the layout does not name it: Prover::Options::also_open opens it
+    bool is_given = false;    ///< because the file, which says of others that they are "any", gives it: the statement
+                              ///< does not repeat it
     std::string name() const { return axis ? std::string(name_of(*axis)) : "micro_batches"; }
   };
   std::vector<Kept> kept;

@@ -107,6 +107,10 @@ class Insertions {
     return word;
   }
 
+  /// Which are tried is no column of the operation table: each is put into every gap, for every buffer, selection and
+  /// group, so that a search can pay for few. What rows tell apart (who is read, what is written, whether there is a
+  /// root) would also try those that need what no other step says, as the counts of a reduce_scatter_v, or that change
+  /// no value, as own. The order is that in which they are ranked among equals.
   void collectives(const Gap& gap, const std::string& buffer, const Selectors& selection, bool of_experts) {
     for (std::size_t at = 0; at < values_.groups.size(); ++at) {
       const std::string word = word_for(of_experts ? values_.expert_groups[at] : values_.groups[at]);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/expression/digits.h"
+
 namespace lockstep::expression {
 namespace {
 
@@ -16,10 +18,9 @@ namespace {
 
 /// Exact numbers may be long, but not so long that working with them never ends.
 Rational short_enough(const Rational& value, const Node& node) {
-  constexpr int most_bits = 8192;
-  if (std::max(value.numerator().bits(), value.denominator().bits()) <= most_bits) return value;
+  if (std::max(value.numerator().bits(), value.denominator().bits()) <= most_digits) return value;
   throw ExpressionError(
-      "this value has more than " + std::to_string(most_bits) + " binary digits, which no factor of a gradient needs",
+      "this value has more than " + std::to_string(most_digits) + " binary digits, which no factor of a gradient needs",
       node.offset, node.length);
 }
 

@@ -130,6 +130,7 @@ std::string kept_text(const std::vector<Proof::Kept>& kept) {
   std::string text;
   std::vector<std::string> unnamed, options;
   for (const Proof::Kept& one : kept) {
+    if (one.is_given) continue;
     if (one.is_unnamed) {
       unnamed.push_back(one.name());
       options.push_back(option_of(one));

@@ -80,6 +80,7 @@ void Template::undefine(const std::string& name) {
   places_.erase(name);
   decided_for_.erase(name);
   mixed_.erase(name);
+  digits_.erase(name);
   names_.erase(name);
   nothing_.erase(name);
 }
@@ -105,6 +106,7 @@ void Template::define_all(const Json& let) {
     std::swap(before, decided_);
     note_faults(member.value);
     if (is_mixed(member.value)) mixed_.insert(member.key);
+    if (keep_sizes_) digits_[member.key] = digits_of_value(member.value);
     if (!before.empty()) decided_for_[member.key] = std::move(before);
   }
 }
@@ -369,7 +371,10 @@ void Template::apply_rules(const Json& rules, const std::function<Place(const st
     if (holds && keep_sizes_) note_rule(*refuse, because->text(), *holds ? refusing_ : rules_);
     if (!holds.value_or(false)) continue;
     const Expression* expression = parse(*refuse);
-    diagnostics_.add(place_of(expression->names()), interpolate(*because).text());
+    const std::size_t before = diagnostics_.size();
+    const Json why = interpolate(*because);
+    // A mistake in the reason is the only one that is known.
+    if (diagnostics_.size() == before) diagnostics_.add(place_of(expression->names()), why.text());
   }
   decided_ = decided;
   for (const Json& rule : rules.items()) {

@@ -11,6 +11,7 @@
 #include "lockstep/expression.h"
 #include "lockstep/json.h"
 #include "src/base/budget.h"
+#include "src/expression/digits.h"
 
 namespace lockstep::scenario {
 
@@ -92,8 +93,17 @@ class Template {
   /// `guard`: a condition without which nobody asks, or null.
   void note_faults(const Json& value, const NodePointer& guard = nullptr);
   void note_faults(const NodePointer& node, const NodePointer& guard);
-  /// The same of one: that a number is 0.
-  void note_fault(const Expression& zero, const NodePointer& guard);
+  /// The same of one: that a number is 0, or is not; or that somebody asks at all.
+  void note_fault(const Expression& number, const NodePointer& guard, const char* sign = "==");
+  void note_fault(const NodePointer& guard);
+  void note_coordinates(const Expression::Node& node, const NodePointer& guard);
+  void note_digits(const NodePointer& written, const NodePointer& guard);
+  /// At most how many digits there are at any sizes.
+  expression::Digits digits_of_name(const std::string& name) const;
+  expression::Digits digits_of_value(const Json& value) const;
+  unsigned kind_of(const Expression::Node& node) const;
+  bool is_of_kind(const Expression::Node& node, unsigned kind) const;
+  bool has_operands(const Expression::Node& node) const;
   /// Whether the value is of another kind at other sizes, or nothing.
   bool is_mixed(const Json& value) const;
   unsigned kinds(const Json& value) const;
@@ -125,8 +135,9 @@ class Template {
   std::map<std::string, Place, std::less<>> places_;        // of these, where they are written
   Expressions decided_;
   TextsOfExpressions refusing_, rules_;
-  std::map<std::string, Expressions, std::less<>> decided_for_;  // by name from "let"
-  std::set<std::string, std::less<>> mixed_;                     // of these, by is_mixed()
+  std::map<std::string, Expressions, std::less<>> decided_for_;    // by name from "let"
+  std::set<std::string, std::less<>> mixed_;                       // of these, by is_mixed()
+  std::map<std::string, expression::Digits, std::less<>> digits_;  // of names from "let", at most
   // A loop evaluates the same few expressions thousands of times.
   std::unordered_map<std::string, Expression> parsed_;
 };

@@ -60,7 +60,9 @@ class Layouter {
     const std::optional<std::int64_t> whole = value.to_int64();
     if (!whole || *whole <= 0 || *whole > limit) {
       const std::string text = expression.to_string(), found = value.to_string();
-      fail("expected a positive whole number for \"" + std::string(key) + "\", but " +
+      const bool is_too_large = value.is_integer() && value > Rational(limit);
+      const std::string expected = is_too_large ? "at most " + std::to_string(limit) : "a positive whole number";
+      fail("expected " + expected + " for \"" + std::string(key) + "\", but " +
            (text == found ? "found " + found : "\"" + text + "\" is " + found) + " in a group of " +
            std::to_string(n_));
     }

@@ -252,9 +252,8 @@ void ProgramForms::compose(int number) {
     return programs_.of(ranks[i]).calls[at(meeting.calls[i])];
   };
   const ProgramCall& first = call(0);
-  const ProgramOp op = first.op;
   std::vector<Stretches> inputs(members);
-  const ProgramOperation& row = program_operation(op);
+  const ProgramOperation& row = program_operation(first.op);
   const auto counts = [&](std::size_t i) {
     if (row.sender == ProgramOperation::Sender::root) return static_cast<int>(i) == first.root;
     return row.sender == ProgramOperation::Sender::all || i == 0;
@@ -289,65 +288,30 @@ void ProgramForms::compose(int number) {
     views = {shown(from, to - begin, Rational(1))};
     add_sum(views, to, to + count, output);
   };
-  switch (op) {
-    case ProgramOp::all_reduce:
-      reduce(outputs[0]);
-      break;
-    case ProgramOp::reduce:
-      reduce(outputs[at(first.root)]);
-      break;
-    case ProgramOp::reduce_scatter: {
-      Stretches whole;
-      reduce(whole);
-      std::int64_t begin = 0;
-      for (std::size_t i = 0; i < members; ++i) {
-        const std::int64_t count = splits(first, i);
-        if (call(i).output >= 0) append(whole, begin, count, 0, outputs[i]);
-        begin += count;
-      }
-      break;
+  // Where it is one member's alone, and else everybody's.
+  const bool is_for_one = row.in_pairs || (row.rooted && row.sender != ProgramOperation::Sender::root);
+  const std::size_t receiver = row.in_pairs ? 1 : is_for_one ? at(first.root) : 0;
+  const std::size_t behind = row.for_all || is_for_one ? receiver + 1 : members;
+  const bool in_parts = row.parts != ProgramOperation::Parts::none;
+  if (row.reduces && !in_parts) return reduce(outputs[receiver]);
+  Stretches sum;
+  if (row.reduces) reduce(sum);
+  // What is handed out, one behind the other: the sum, or what each sender puts in, or each sender's part for a member.
+  std::vector<std::size_t> senders;
+  for (std::size_t i = 0; i < members; ++i) {
+    if (row.reduces ? i == 0 : counts(i) && call(i).elements > 0) senders.push_back(i);
+  }
+  std::vector<std::int64_t> taken(members);  // of what each sends, by members before
+  for (std::size_t i = receiver; i < behind; ++i) {
+    std::int64_t filled = 0;
+    for (const std::size_t j : senders) {
+      const std::int64_t count = in_parts ? splits(call(j), i) : call(j).elements;
+      // Of a sum a member may take nothing.
+      if (!row.reduces || call(i).output >= 0)
+        append(row.reduces ? sum : inputs[j], taken[j], count, filled, outputs[i]);
+      if (in_parts) taken[j] += count;
+      filled += count;
     }
-    case ProgramOp::all_gather:
-    case ProgramOp::gather: {
-      Stretches& output = outputs[op == ProgramOp::gather ? at(first.root) : 0];
-      std::int64_t begin = 0;
-      for (std::size_t i = 0; i < members; ++i) {
-        append(inputs[i], 0, call(i).elements, begin, output);
-        begin += call(i).elements;
-      }
-      break;
-    }
-    case ProgramOp::broadcast:
-      append(inputs[at(first.root)], 0, first.elements, 0, outputs[0]);
-      break;
-    case ProgramOp::scatter: {
-      std::int64_t begin = 0;
-      for (std::size_t i = 0; i < members; ++i) {
-        const std::int64_t count = splits(call(at(first.root)), i);
-        append(inputs[at(first.root)], begin, count, 0, outputs[i]);
-        begin += count;
-      }
-      break;
-    }
-    case ProgramOp::all_to_all: {
-      std::vector<std::int64_t> taken(members);  // of what each sends, by those before
-      for (std::size_t i = 0; i < members; ++i) {
-        std::int64_t begin = 0;
-        for (std::size_t j = 0; j < members; ++j) {
-          const std::int64_t count = splits(call(j), i);
-          append(inputs[j], taken[j], count, begin, outputs[i]);
-          taken[j] += count;
-          begin += count;
-        }
-      }
-      break;
-    }
-    case ProgramOp::send:
-      append(inputs[0], 0, first.elements, 0, outputs[1]);
-      break;
-    case ProgramOp::recv:
-    case ProgramOp::barrier:
-      break;
   }
 }
 

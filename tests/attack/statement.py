@@ -72,7 +72,7 @@ class Proof:
         self.answer = answer
         self.verdict, self.open = answer["verdict"], answer["open"]
         self.undecided = [one["sizes"] for one in answer["undecided"]]
-        statement = answer["statement"].removeprefix("wrong at the sizes of the file; ")  # the rest is of all that are open
+        statement = re.sub("^wrong at [^;]*; ", "", answer["statement"])  # the rest is of all that are open
         if not statement.startswith("right for") and not statement.startswith("right at"):
             statement = re.sub(r", with \w+ = \d+( and \w+ = \d+)*$", "", statement)  # of what stays: no size that the proof leaves open
         statement = statement.removesuffix(", of the sizes that could be followed")

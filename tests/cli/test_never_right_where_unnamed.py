@@ -172,8 +172,9 @@ def far(by, count="any"):
 @pytest.mark.parametrize(
     "by, statement",
     [
-        ("micro_batches / 2097152", "wrong for every size but micro_batches = 2097152"),
-        ("1 + (micro_batches - 7) * (micro_batches - 3000017)", "wrong for every size but micro_batches = 7 or micro_batches = 3000017"),
+        ("micro_batches / 1048576", "wrong for every size but micro_batches = 1048576"),
+        ("micro_batches / 2097152", "wrong for every size"),  # there are no so many
+        ("1 + (micro_batches - 7) * (micro_batches - 1000003)", "wrong for every size but micro_batches = 7 or micro_batches = 1000003"),
         ("1 + (micro_batches - 5) * (micro_batches - 5) / 3", "wrong for every size but micro_batches = 5"),
         ("(micro_batches / 1000000) * ((micro_batches - 2147483647) * (micro_batches - 64) * (micro_batches - 2147483647)"
          " * (micro_batches - 1) * (micro_batches - 7) * (micro_batches - 77777) * (micro_batches - 30030) + 1)", "wrong for every size"),

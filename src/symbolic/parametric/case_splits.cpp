@@ -13,8 +13,8 @@ namespace lockstep::parametric {
 
 namespace {
 
-/// Beyond this size no condition is expected to change.
-constexpr int farthest = 1 << 20;
+/// The first that there is not.
+constexpr int farthest = largest_size + 1;
 /// So few sizes, all dimensions that a condition speaks of together, are halved until each is one.
 constexpr double most_halved = 4096;
 
@@ -126,7 +126,7 @@ std::vector<CaseSizes> split(const CaseSizes& sizes, const Expression::Node& con
     const auto decided = [&](int from, std::optional<int> to) {
       return truth_at(with_span(sizes, dimension, {from, to})).has_value();
     };
-    const int last = whole.most.value_or(std::max(farthest, whole.least + 1));
+    const int last = whole.most.value_or(farthest);
     if (decided(last, whole.most)) {
       const int first = first_of(whole.least, last, [&](int from) { return decided(from, whole.most); });
       consider(dimension, whole, first, false);

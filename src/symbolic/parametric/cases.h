@@ -24,6 +24,9 @@ struct Representative {
   std::vector<ClassResult> results;
 };
 
+/// No axis has more ranks than a layout may have, and there are no more micro-batches.
+inline constexpr int largest_size = 1 << 20;
+
 /// Some sizes: each axis has one size, or every one from a least one on, up to a largest one where there is an end.
 struct CaseSizes {
   std::map<Axis, int> exact, least;

@@ -79,6 +79,9 @@ class CaseSearch {
 
  private:
   void look_at(const CaseSizes& sizes) {
+    const std::vector<Dimension> several = dimensions_of(sizes);
+    const auto is_empty = [&](Dimension dimension) { return span_of(sizes, dimension)->least > largest_size; };
+    if (std::any_of(several.begin(), several.end(), is_empty)) return;
     std::vector<Sizes> layouts = layouts_of(sizes);
     const auto refused = [&](const Sizes& some) { return !open_.allow(some); };
     if (std::all_of(layouts.begin(), layouts.end(), refused)) {

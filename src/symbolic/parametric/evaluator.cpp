@@ -12,24 +12,34 @@ namespace lockstep::parametric {
 
 namespace {
 
-bool has_tokens(const Polynomials& polynomials, int polynomial) {
-  const auto& terms = polynomials.terms(polynomial);
-  return std::any_of(terms.begin(), terms.end(), [&](const auto& term) {
-    return std::any_of(term.first.begin(), term.first.end(), [&](const auto& power) {
-      return polynomials.variable_at(power.first).kind == Variable::Kind::tokens;
-    });
-  });
+/// The half of a sentence on what a comparison of the polynomial with 0 hangs.
+std::string depends_on_what(const World& world, const Polynomials& polynomials, int polynomial) {
+  bool has_tokens = false, has_listed = false;
+  const auto& tokens_of_use = world.schedule().batch.tokens_of_use;
+  for (const auto& [monomial, coefficient] : polynomials.terms(polynomial)) {
+    for (const auto& [number, exponent] : monomial) {
+      const Variable& variable = polynomials.variable_at(number);
+      if (variable.kind != Variable::Kind::tokens) continue;
+      has_tokens = true;
+      const auto listed = tokens_of_use.find(variable.entry);
+      has_listed = has_listed || (listed != tokens_of_use.end() && listed->second.kind == Batch::Tokens::Kind::list);
+    }
+  }
+  if (has_listed) return "numbers of tokens, and proofs do not look at those that the file lists one by one";
+  return has_tokens ? "numbers of tokens that are open" : "sizes that are open";
 }
 
 }  // namespace
 
 int Evaluator::number(const Expression& expression, const EvaluationContext& context) {
   known_.forget();
+  require_few_digits(expression.tree(), context);
   return number(expression.tree(), context);
 }
 
 int Evaluator::condition(const Expression& expression, const EvaluationContext& context) {
   known_.forget();
+  require_few_digits(expression.tree(), context);
   return condition(expression.tree(), context);
 }
 
@@ -239,8 +249,7 @@ bool Evaluator::compare(const std::string& op, int difference, const EvaluationC
     if (holds && fails) {
       throw DependsOnSizes(context.step,
                            "whether \"" + expression::shown(node) + "\" holds depends on " +
-                               (has_tokens(world_.polynomials(), difference) ? "numbers of tokens" : "sizes") +
-                               " that are open",
+                               depends_on_what(world_, world_.polynomials(), difference),
                            DependsOnSizes::Conditions{});
     }
     return holds;

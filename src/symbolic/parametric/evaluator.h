@@ -74,6 +74,8 @@ class Evaluator {
     bool truth = false;
     int value = 0;  ///< polynomial, or diagram of a condition
   };
+  /// Throws DependsOnSizes where a number on the way may have more digits than it may have.
+  void require_few_digits(const Node& root, const EvaluationContext& context);
   Value evaluate(const Node& node, const EvaluationContext& context);
   Value evaluate_anew(const Node& node, const EvaluationContext& context);
   int number(const Node& node, const EvaluationContext& context);

@@ -72,7 +72,7 @@ std::string sizes_kept(const std::vector<Proof::Kept>& kept) {
   std::set<std::string> said;
   std::string text;
   for (const Proof::Kept& one : kept) {
-    if (!said.insert(one.name()).second) continue;
+    if (one.is_given || !said.insert(one.name()).second) continue;
     text += fmt::format("{}{} = {}", text.empty() ? ", with " : " and ", one.name(), one.size);
   }
   return text;
@@ -258,6 +258,7 @@ std::optional<std::string> Layouts::enter() {
   keep_listed_tp_rank();
   keep_unnamed();
   const bool is_open = !axes_.empty() || micro_batches_;  // else the statement is of one size anyway
+  if (is_open && any_given_) keep_given();
   for (const Axis axis : listed_by_rank_) {
     const auto own = base_.axes.find(axis);
     if (is_open && own != base_.axes.end())

@@ -109,6 +109,7 @@ class Layouts {
   void keep(Axis axis, const std::string& why, bool is_unnamed);
   void find_allowed_micro_batches();
   void shrink();
+  void keep_given();
   void keep_listed_tp_rank();
   bool find_base();
   std::optional<std::string> enter_expert_mesh();

@@ -216,6 +216,18 @@ void Layouts::leave_unnamed() {
   std::erase_if(axes_, std::not_fn(is_open));
 }
 
+/// Beside what is "any" the other sizes stay as they are written.
+void Layouts::keep_given() {
+  const std::string why = "the file gives it, and says of others that they are \"any\"";
+  const auto keep_one = [&](std::optional<Axis> axis, int size) { kept_.push_back({axis, size, why, false, true}); };
+  const Json* layout = document_.find("layout");
+  for (const auto& [axis, size] : base_.axes) {
+    const Json* written = layout == nullptr ? nullptr : layout->find(name_of(axis));
+    if (written != nullptr && written->is_number()) keep_one(axis, size);
+  }
+  if (!any_micro_batches_ && base_.micro_batches && !lists_micro_batches_) keep_one(std::nullopt, *base_.micro_batches);
+}
+
 /// The statement says of what stayed because nobody named it, and of what was asked for and is none.
 void Layouts::keep_unnamed() {
   const auto is_told = [&](Axis axis) {

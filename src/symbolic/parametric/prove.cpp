@@ -58,7 +58,8 @@ struct Prover::State {
         proof.classes += static_cast<int>(representative.results.size());
     }
     try {
-      const Budget budget(options.budget * Budget::counterexample, options.budget * Budget::memory_of_a_proof);
+      // As much for the sentence as for the search.
+      const Budget budget(2 * options.budget * Budget::counterexample, options.budget * Budget::memory_of_a_proof);
       conclude();
     } catch (const OverBudget& over) {
       proof.verdict = Proof::Verdict::undecided;
@@ -66,13 +67,14 @@ struct Prover::State {
       proof.limits.push_back({"", "", std::string("the search for the smallest wrong layout: ") + over.what()});
       proof.statement = "it may be wrong at some sizes, and none was found";
     }
-    if (options.own_sizes && scenario.schedule && !is_own_decided()) try_own(scenario);
+    if (options.own_sizes && !is_decided_at(replayed_sizes(scenario))) try_own(scenario);
   }
   void find();
   void conclude();
-  bool is_own_decided() const;
+  const Sizes& replayed_sizes(const Scenario& file) const;
+  bool is_decided_at(const Sizes& sizes) const;
   void try_own(const Scenario& file);
-  void add_conditions(const std::vector<Reason>& reasons);
+  void add_conditions(const std::vector<Reason>& reasons, const std::string& why);
 
   expression::ParsedOnce parsed_once;
   Options options;
@@ -105,7 +107,7 @@ void Prover::State::find() {
 }
 
 /// Where it would be wrong, of which no size was found.
-void Prover::State::add_conditions(const std::vector<Reason>& reasons) {
+void Prover::State::add_conditions(const std::vector<Reason>& reasons, const std::string& why) {
   constexpr std::size_t most = 100;
   std::set<std::string> known;
   std::size_t left_out = 0;
@@ -116,7 +118,7 @@ void Prover::State::add_conditions(const std::vector<Reason>& reasons) {
       ++left_out;
       continue;
     }
-    proof.limits.push_back({sizes, "", "there may be a mistake, which none of the sizes that were tried shows"});
+    proof.limits.push_back({sizes, "", why});
   }
   if (left_out > 0) proof.limits.push_back({"", "", fmt::format("there are {} more such conditions", left_out)});
 }
@@ -137,14 +139,20 @@ void Prover::State::conclude() {
   proof.wrong_parameters.assign(names.begin(), names.end());
   const bool is_open = !proof.axes.empty() || proof.micro_batches;
   if (options.steps) proof.steps = proof_steps(cases);
-  if (!reasons.empty()) proof.counterexample = smallest_wrong(layouts, reasons);
+  std::string not_shown = "none of the sizes that were tried shows";
+  try {
+    const Budget budget(options.budget * Budget::counterexample, options.budget * Budget::memory_of_a_proof);
+    if (!reasons.empty()) proof.counterexample = smallest_wrong(layouts, reasons);
+  } catch (const OverBudget& over) {
+    not_shown = fmt::format("no replay shows: {}", over.what());
+  }
   if (!reasons.empty() && proof.counterexample) {
     proof.verdict = Proof::Verdict::wrong;
     proof.statement = statement_of(cases, reasons, proof.axes, proof.micro_batches);
     if (!proof.limits.empty()) proof.statement += ", of the sizes that could be followed";
   } else if (!reasons.empty()) {
     proof.verdict = Proof::Verdict::undecided;
-    add_conditions(reasons);
+    add_conditions(reasons, "there may be a mistake, which " + not_shown);
     const auto by_tokens = [](const Reason& reason) {
       const parametric::TokenParts parts =
           parametric::by_tokens(reason.representative->world->polynomials(), reason.cell->value);
@@ -169,30 +177,45 @@ void Prover::State::conclude() {
   if (proof.verdict != Proof::Verdict::undecided) proof.statement += parametric::sizes_kept(proof.kept);
 }
 
-/// Whether a case says of the file's own sizes what is so there.
-bool Prover::State::is_own_decided() const {
+/// The file's own; where some are "any", the small ones that stand for all.
+const Sizes& Prover::State::replayed_sizes(const Scenario& file) const {
+  return file.schedule ? layouts.own() : layouts.base();
+}
+
+/// Whether a case says of these sizes what is so there.
+bool Prover::State::is_decided_at(const Sizes& sizes) const {
   if (proof.verdict == Proof::Verdict::undecided) return false;
-  return std::any_of(cases.begin(), cases.end(),
-                     [&](const Case& one) { return !one.limit && one.holds(layouts.own()); });
+  return std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return !one.limit && one.holds(sizes); });
 }
 
 /// The file is one of the layouts that the statement is about, and what cannot be followed for all of them can be
-/// replayed at one.
+/// replayed at one. Where it has no sizes of its own, a small one is looked at in its place.
 void Prover::State::try_own(const Scenario& file) {
+  const bool has_sizes = file.schedule != nullptr;
+  const Sizes& sizes = replayed_sizes(file);
   try {
     const Budget budget(options.budget * Budget::replay, options.budget * Budget::memory_of_a_proof);
-    auto there = parametric::replay(file, layouts.own());
+    const std::shared_ptr<const Scenario> small = has_sizes ? nullptr : layouts.read_whole(sizes);
+    if (!has_sizes && !small) return;
+    auto there = parametric::replay(has_sizes ? file : *small, sizes);
     if (!there) return;
     proof.counterexample = std::move(there);
   } catch (const OverBudget&) {
     return;  // what is said of other sizes stands
   }
-  proof.counterexample->of_file = true;
+  proof.counterexample->of_file = has_sizes;
   std::vector<std::string>& names = proof.wrong_parameters;
   const std::string& name = proof.counterexample->parameter;
   if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.insert(names.begin(), name);
   proof.verdict = Proof::Verdict::wrong;
-  proof.statement = "wrong at the sizes of the file; " + proof.statement;
+  std::string where = "the sizes of the file";
+  if (!has_sizes) {
+    parametric::CaseSizes one;
+    for (const Axis axis : proof.axes) one.exact[axis] = sizes.axes.at(axis);
+    if (proof.micro_batches) one.exact_micro_batches = sizes.micro_batches;
+    where = parametric::describe(one);
+  }
+  proof.statement = fmt::format("wrong at {}; {}", where, proof.statement);
 }
 
 Prover::Prover(const Scenario& scenario) : Prover(scenario, Options{}) {}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "src/base/at.h"
@@ -80,7 +79,7 @@ std::vector<int> roots_of(const SizeTerms& part) {
   std::vector<Rational> coefficients(at(highest - lowest) + 1);
   for (const auto& [monomial, coefficient] : part) coefficients[at(exponent_of(monomial) - lowest)] += coefficient;
   while (!coefficients.empty() && coefficients.back().is_zero()) coefficients.pop_back();
-  return whole_roots(coefficients, std::numeric_limits<int>::max());
+  return whole_roots(coefficients, largest_size);
 }
 
 /// Sizes at which all parts are zero, which depend on one size alone; those of other cases too.

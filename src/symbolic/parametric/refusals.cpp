@@ -396,10 +396,12 @@ std::vector<Proof::Rule> Layouts::unlisted_rules(std::vector<Proof::Limit>& unwr
   for (const RefusingRule& rule : all_rules()) {
     const std::set<std::string> open = open_sizes_of(rule);
     if (open.empty() || truth(rule.condition.tree(), {}, std::nullopt) == false) continue;
+    // What it refuses of an axis that is not open any more is no example of what it refuses of those that are.
     const bool is_listed_alone = std::any_of(refused_.begin(), refused_.end(), [&](const Proof::Refused& one) {
-      return std::any_of(one.sizes.begin(), one.sizes.end(), [&](int size) {
-        return holds_at(rule, {{{one.axis, size}}, std::nullopt});
-      });
+      return open.contains(std::string(name_of(one.axis))) &&
+             std::any_of(one.sizes.begin(), one.sizes.end(), [&](int size) {
+               return holds_at(rule, {{{one.axis, size}}, std::nullopt});
+             });
     });
     const bool is_listed_together =
         std::any_of(refused_together_.begin(), refused_together_.end(),

@@ -8,7 +8,9 @@
 #include <variant>
 
 #include "src/base/budget.h"
+#include "src/expression/digits.h"
 #include "src/expression/node.h"
+#include "src/symbolic/parametric/normal_form.h"
 
 namespace lockstep::parametric {
 
@@ -82,26 +84,42 @@ SizeRange least(const SizeRange& a, const SizeRange& b) {
   return result;
 }
 
-/// Products of products have twice as many digits each time, and nothing is seen of numbers of more than an expression
-/// may have.
-std::optional<SizeRange> short_enough(std::optional<SizeRange> range) {
-  constexpr int most_bits = 8192;
-  for (const Edge* edge : {range ? &range->low : nullptr, range ? &range->high : nullptr}) {
-    if (edge != nullptr && *edge && std::max((*edge)->numerator().bits(), (*edge)->denominator().bits()) > most_bits)
-      return std::nullopt;
+/// Products of products have twice as many digits each time. What is longer than an expression may be is rounded away
+/// from the numbers of the range, to where it is seen that they are too long, or none is known.
+SizeRange short_enough(SizeRange range) {
+  const auto is_long = [](const Edge& edge) {
+    return edge && std::max(edge->numerator().bits(), edge->denominator().bits()) > expression::most_digits;
+  };
+  // Of an upper edge; a lower one is the upper one of the negative range.
+  const auto rounded = [&](Edge edge, bool& excluded) -> Edge {
+    if (!is_long(edge)) return edge;
+    excluded = excluded || !edge->is_integer();
+    edge = -(-*edge).floor();
+    if (!is_long(edge)) return edge;
+    return *edge < Rational(0) ? Edge(-(largest_number() + Rational(1))) : std::nullopt;
+  };
+  range.high = rounded(range.high, range.below_high);
+  if (const Edge low = rounded(range.low ? Edge(-*range.low) : range.low, range.above_low)) {
+    range.low = -*low;
+  } else {
+    range.low.reset();
   }
   return range;
 }
 
 class RangeEvaluator {
  public:
-  explicit RangeEvaluator(const RangeOf& range_of) : range_of_(range_of) {}
+  explicit RangeEvaluator(const RangeOf& range_of, bool normalizes = true)
+      : range_of_(range_of), normalizes_(normalizes) {}
 
   std::optional<bool> truth(const Node& node) {
     return truths_(node, [&] { return truth_anew(node); });
   }
   std::optional<SizeRange> number(const Node& node) {
-    return numbers_(node, [&] { return short_enough(number_anew(node)); });
+    return numbers_(node, [&] {
+      const std::optional<SizeRange> range = number_anew(node);
+      return range ? std::optional(short_enough(*range)) : std::nullopt;
+    });
   }
 
  private:
@@ -123,10 +141,30 @@ class RangeEvaluator {
     if (node.text == "and" || node.text == "or") {
       const bool decides = node.text == "or";
       const std::optional<bool> a = truth(*node.children[0]), b = truth(*node.children[1]);
-      if ((a && *a == decides) || (b && *b == decides)) return decides;
+      if (a && *a == decides) return decides;
+      // The first one is asked first, and where it has no value neither has the whole.
+      if (b && *b == decides && (a || has_values(*node.children[0]))) return decides;
       return a && b ? std::optional(!decides) : std::nullopt;
     }
-    return compared(node);
+    if (const std::optional<bool> holds = compared(node)) return holds;
+    const auto is_counted = [&](const std::string& name) {
+      const std::optional<SizeRange> range = range_of_(name);
+      return range && is_positive(*range);
+    };
+    // What is seen of it there is kept no longer than its nodes.
+    const auto normal = normalizes_ ? normal_form(node, is_counted) : nullptr;
+    return normal ? RangeEvaluator(range_of_, false).truth(*normal) : std::nullopt;
+  }
+
+  /// Whether nothing in it is divided by 0, and lcm() is asked of what it takes, at all sizes.
+  bool has_values(const Node& node) {
+    return with_values_(node, [&] {
+      const bool divides = node.kind == Node::Kind::binary && node.text == "/";
+      const bool multiple = node.kind == Node::Kind::call && node.text == "lcm";
+      if ((divides || multiple) && !number(node)) return false;
+      return std::all_of(node.children.begin(), node.children.end(),
+                         [&](const auto& child) { return has_values(*child); });
+    });
   }
 
   std::optional<SizeRange> number_anew(const Node& node) {
@@ -208,7 +246,8 @@ class RangeEvaluator {
     for (const auto& child : node.children) {
       const auto argument = number(*child);
       // Of anything else it is a mistake of the file at the sizes where it is no whole number.
-      if (!argument || !is_positive(*argument) || !(argument->is_one() || is_whole(*child))) return std::nullopt;
+      const bool is_one = argument && argument->is_one() && argument->low->is_integer();
+      if (!argument || !is_positive(*argument) || !(is_one || is_whole(*child))) return std::nullopt;
       result.low = std::max(*result.low, *argument->low);
       ends = ends && argument->high;
       known = known && argument->is_one();
@@ -248,12 +287,22 @@ class RangeEvaluator {
   }
 
   const RangeOf& range_of_;
-  expression::OncePerNode<bool> wholes_;
+  bool normalizes_;
+  expression::OncePerNode<bool> wholes_, with_values_;
   expression::OncePerNode<std::optional<bool>> truths_;
   expression::OncePerNode<std::optional<SizeRange>> numbers_;
 };
 
 }  // namespace
+
+const Rational& largest_number() {
+  static const Rational largest = made_once([] {
+    Rational power(2);
+    for (int digits = 1; digits < expression::most_digits; digits *= 2) power *= power;
+    return power;
+  });
+  return largest;
+}
 
 std::optional<bool> truth_in_ranges(const Expression::Node& condition, const RangeOf& range_of) {
   return RangeEvaluator(range_of).truth(condition);

@@ -29,4 +29,7 @@ std::optional<bool> truth_in_ranges(const Expression::Node& condition, const Ran
 /// Between which numbers a number is; nothing where that is not seen.
 std::optional<SizeRange> number_in_ranges(const Expression::Node& number, const RangeOf& range_of);
 
+/// The largest number that has no more binary digits than an expression may have.
+const Rational& largest_number();
+
 }  // namespace lockstep::parametric

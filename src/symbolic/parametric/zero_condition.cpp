@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <cstdlib>
-#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -38,7 +37,7 @@ std::optional<ZeroCondition> zero_of(const Polynomials& polynomials, const SizeT
 std::optional<int> root_of(const ZeroCondition& condition) {
   if (condition.exponents.size() != 1 || condition.exponents.begin()->second < 0) return std::nullopt;
   const int exponent = condition.exponents.begin()->second;
-  int low = 1, high = std::numeric_limits<int>::max();
+  int low = 1, high = largest_size;
   while (low < high) {
     const int middle = low + (high - low) / 2;
     if (power(Rational(middle), exponent) < condition.product) {
