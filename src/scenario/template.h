@@ -92,12 +92,12 @@ class Template {
   /// Notes at which sizes what "let" or a rule says has no value, taken or not, where nothing but options rules it out.
   /// `guard`: a condition without which nobody asks, or null.
   void note_faults(const Json& value, const NodePointer& guard = nullptr);
-  void note_faults(const NodePointer& node, const NodePointer& guard);
+  void note_faults(const NodePointer& node, const NodePointer& guard, bool digits_are_noted = false);
   /// The same of one: that a number is 0, or is not; or that somebody asks at all.
   void note_fault(const Expression& number, const NodePointer& guard, const char* sign = "==");
   void note_fault(const NodePointer& guard);
   void note_coordinates(const Expression::Node& node, const NodePointer& guard);
-  void note_digits(const NodePointer& written, const NodePointer& guard);
+  bool note_digits(const NodePointer& written, const NodePointer& guard);
   /// At most how many digits there are at any sizes.
   expression::Digits digits_of_name(const std::string& name) const;
   expression::Digits digits_of_value(const Json& value) const;

@@ -213,9 +213,11 @@ void Template::note_faults(const Json& value, const NodePointer& guard) {
   }
 }
 
-void Template::note_faults(const NodePointer& written, const NodePointer& guard) {
+void Template::note_faults(const NodePointer& written, const NodePointer& guard, bool digits_are_noted) {
   const Node& node = *written;
   if (!has_operands(node)) note_fault(guard);
+  // Who works a number out works out what it is made of.
+  digits_are_noted = digits_are_noted || note_digits(written, guard);
   if (node.text == "and" || node.text == "or") {
     const bool goes_on = node.text == "and";
     note_faults(node.children[0], guard);
@@ -227,10 +229,9 @@ void Template::note_faults(const NodePointer& written, const NodePointer& guard)
   if (node.kind == Kind::name && mixed_.count(node.text) > 0) note_use(node.text);
   for (const auto& child : node.children) {
     // What it stands for hangs on the other side.
-    if (child->kind != Kind::end) note_faults(child, guard);
+    if (child->kind != Kind::end) note_faults(child, guard, digits_are_noted);
   }
   note_coordinates(node, guard);
-  note_digits(written, guard);
   // A quotient by what is not plainly positive, or a multiple of what is not plainly that and whole.
   const auto is_faulty = [&](const Node& some) {
     if (some.kind == Kind::binary) return some.text == "/" && !is_positive(*some.children[1], false);
@@ -268,11 +269,13 @@ void Template::note_coordinates(const Node& node, const NodePointer& guard) {
   }
 }
 
-/// Whoever looks whether it is 0 sees at which sizes it has too many digits.
-void Template::note_digits(const NodePointer& written, const NodePointer& guard) {
-  if (!expression::limits_digits(*written)) return;
+/// Whoever looks whether it is 0 sees at which sizes it has too many digits. Whether it may have.
+bool Template::note_digits(const NodePointer& written, const NodePointer& guard) {
+  if (!expression::limits_digits(*written)) return false;
   const auto few = [&](const std::string& name) { return digits_of_name(name); };
-  if (!expression::DigitsOfNodes(few)(*written).are_few()) note_fault(plain_of(Expression::of(written)), guard);
+  if (expression::DigitsOfNodes(few)(*written).are_few()) return false;
+  note_fault(plain_of(Expression::of(written)), guard);
+  return true;
 }
 
 expression::Digits Template::digits_of_name(const std::string& name) const {
