@@ -149,6 +149,7 @@ std::vector<Candidate> norm_splits(const std::vector<Step>& steps, const Candida
       const auto halves = halves_of(norm.step->params, "shard:" + axis, parameters);
       if (!halves) continue;
       candidates.push_back(split(*norm.step, name, *halves, {axis}));
+      if (find_listed(list, norm.name() + "_sharded") != nullptr) continue;
       if (auto over = split_over(*norm.step, *halves, axis)) candidates.push_back(std::move(*over));
     }
     if (values.counted_wrong.empty()) continue;

@@ -22,6 +22,7 @@ std::vector<Candidate> placement_edits(const Schedule& schedule) {
     if (parameter.frozen) continue;
     const auto set = [&](const char* key, const std::vector<std::string>& words) {
       std::vector<Json> items;
+      items.reserve(words.size());
       for (const std::string& word : words) items.push_back(Json::string(word));
       const Json value = items.empty() ? Json() : Json::array(std::move(items));
       edits.push_back({Candidate::Kind::placement, "", Edit::set_parameter(parameter.name, {{key, {}, value}})});

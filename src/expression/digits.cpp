@@ -73,8 +73,8 @@ bool limits_digits(const Node& node) {
 
 bool is_plainly_short(const Node& root) {
   // What all leaves and operations have together.
-  constexpr std::uint32_t most_places = 60;
-  return root.places <= most_places && !any_node(root, [](const Node& node) {
+  constexpr std::uint32_t few_places = 60;
+  return root.places <= few_places && !any_node(root, [](const Node& node) {
            const Digits digits = node.kind == Node::Kind::value ? DigitsOfNodes(nullptr)(node) : Digits{};
            return digits.above + digits.below > digits_of_tokens.above;
          });

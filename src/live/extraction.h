@@ -86,9 +86,10 @@ struct Extraction {
   symbolic::RankPrograms programs;
   std::vector<ExtractedProgram> details;  ///< by program
   std::vector<Region> regions;
-  std::optional<ChosenRanks> chosen;    ///< else programs that were run are those of all
-  std::int64_t counts_taken = 0;        ///< counts of ranks that were not run, told by ranks at the same coordinates
-  std::vector<std::string> placements;  ///< who says what ranks along an axis hold of parameters: sentences
+  std::optional<ChosenRanks> chosen;  ///< else programs that were run are those of all
+  std::int64_t counts_taken = 0;      ///< counts of ranks that were not run, told by ranks at the same coordinates
+  /// For the reader: who says what ranks along an axis hold of parameters, and what was taken to be so.
+  std::vector<std::string> sentences;
 };
 
 /// Reads an extraction (docs/extract.md). Throws InputError with everything that is wrong with it, with its place.

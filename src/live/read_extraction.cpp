@@ -103,7 +103,8 @@ class ExtractionReader {
       for (const std::int64_t rank : inner.wholes("compared", 0, header.world - 1))
         chosen.compared.push_back(static_cast<int>(rank));
     }
-    extraction_.placements = event.texts("placements");
+    extraction_.sentences = event.texts("placements");
+    for (std::string& note : event.texts("notes")) extraction_.sentences.push_back(std::move(note));
     if (event.find("counts_taken") != nullptr) extraction_.counts_taken = event.whole("counts_taken");
     if (events_ != nullptr && !events_->is_array())
       event.mistake(*events_, fmt::format("\"events\": expected a list, found {}", events_->describe()));

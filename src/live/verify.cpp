@@ -105,7 +105,7 @@ class Verifier {
       result_.played = live::played_ranks(*extraction_);
       if (std::string note = live::not_played_words(*extraction_); !note.empty())
         result_.notes.push_back(std::move(note));
-      for (const std::string& sentence : extraction_->placements)
+      for (const std::string& sentence : extraction_->sentences)
         result_.notes.push_back(fmt::format("the file says: {}", sentence));
     }
     if (options_.loss && header.loss && *options_.loss != *header.loss)

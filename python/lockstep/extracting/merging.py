@@ -84,6 +84,10 @@ class Mesh:
         return {"axes": [self.axes[axis] for axis in axes]}
 
 
+def place_of(collective):
+    return collective.get("call") or "an unknown place"
+
+
 def without_sizes(event):
     """Of a collective into which nobody puts gradients."""
     if event["event"] != "collective" or "input" in event or "output" in event:
@@ -212,7 +216,7 @@ class Merged:
             return
         pairs = list(zip(own, other[1]))
         # How many tokens an expert gets depends on values, and where its gradients go does not.
-        self.sizes_depend.update(one.get("call") or "an unknown place" for one, two in pairs if one != two and without_sizes(one) == without_sizes(two))
+        self.sizes_depend.update(place_of(one) for one, two in pairs if one != two and without_sizes(one) == without_sizes(two))
         different = next((one for one, two in pairs if without_sizes(one) != without_sizes(two)),
                          None if len(own) == len(other[1]) else max(own, other[1], key=len)[-1])
         if different is not None:
@@ -227,7 +231,7 @@ class Merged:
         if not self.sizes_depend:
             return []
         calls = sorted(self.sizes_depend)
-        return ["how much ranks give to each other at %s%s depends on values: sizes of collectives without gradients are not held against each other."
+        return ["how much ranks give to each other at %s%s depends on values: these sizes are not held against each other."
                 % (calls[0], "" if len(calls) == 1 else " and %d other place%s" % (len(calls) - 1, "s" if len(calls) > 2 else ""))]
 
     def forget(self, rank):
@@ -284,7 +288,7 @@ class Merged:
 
     def shown(self, event, pieces):
         """As it is written; `pieces` of a result: its number, or one for each rank."""
-        if self.sizes_depend and event["event"] == "collective" and "input" not in event:
+        if event["event"] == "collective" and "input" not in event and place_of(event) in self.sizes_depend:
             # Each rank has made sizes of its own of values that it does not know: that these do not fit says nothing. Of tokens that experts have, tensor
             # parallelism gathers and scatters as many.
             return dict(without_sizes(event), elements=0)

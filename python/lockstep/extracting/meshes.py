@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mesh of a script whose model does not say it: a DeviceMesh of all ranks that it has made, with names that are known."""
 
-import weakref
+from torch.nn.parallel import DistributedDataParallel
 
 from lockstep import adapters
 from lockstep.errors import CaptureError
@@ -10,19 +10,29 @@ from lockstep.parameters import is_dtensor
 
 FRAMEWORKS = ("deepspeed.DeepSpeedEngine", "megatron.DistributedDataParallel")  # which know their own
 
-_made = []
+_made = []  # as long as the script runs, whether it keeps them or not
 
 
 def made(mesh):
-    _made.append(weakref.ref(mesh))
+    _made.append(mesh)
+
+
+def says_it(model, world):
+    """Whether a framework or a wrapper knows along which axes the ranks have which parameters."""
+    if not adapters.names_of(model).isdisjoint(FRAMEWORKS):
+        return True
+    if not hasattr(model, "modules"):
+        return False
+    wrapped = [module for module in model.modules() if isinstance(module, DistributedDataParallel)]
+    return any(map(is_dtensor, model.parameters())) or any(module.process_group.size() == world for module in wrapped)
 
 
 def of_script(model, world):
     """None where there is none, or the model says it."""
-    if not adapters.names_of(model).isdisjoint(FRAMEWORKS) or any(map(is_dtensor, model.parameters() if hasattr(model, "parameters") else ())):
+    if says_it(model, world):
         return None
     found = {}
-    for mesh in filter(None, (reference() for reference in _made)):
+    for mesh in _made:
         names = mesh.mesh_dim_names
         if names is None or mesh.mesh.numel() != world or adapters.root_of(mesh) is not mesh:
             continue

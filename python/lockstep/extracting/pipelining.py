@@ -5,12 +5,15 @@ Each stage's parameters are named by the stage, as two stages may use one name f
 """
 
 import functools
+import weakref
 
 import torch
 import torch.distributed as dist
 
 from lockstep.errors import CaptureError
 from lockstep.extracting import shims
+from lockstep.extracting.merging import Mesh
+from lockstep.extracting.stages import AXES
 from lockstep.pipelines import is_training, SCHEDULES, stages_of
 
 
@@ -20,13 +23,6 @@ class Stages(torch.nn.ModuleDict):
     def __init__(self, stages):
         super().__init__({"stage%d" % stage.stage_index: stage.submod for stage in stages})
         self.group = stages[0].group
-
-    def name(self, parameters):
-        """Each parameter says of which stage it is, and has its stage's own name as another one."""
-        for parameter in parameters:
-            stage = parameter.name.split(".")[0]
-            parameter.stage = int(stage[len("stage"):])
-            parameter.aliases.append(parameter.name[len(stage) + 1:])
 
     def mesh(self):
         """As far as the stages' process group says it: ranks beside it are data parallel."""
@@ -40,8 +36,29 @@ class Stages(torch.nn.ModuleDict):
                            % list(ranks))
 
 
+def name_by_stage(run, model):
+    """Each parameter says of which stage it is, and has its stage's own name as another one. Where a script runs the stages of a pipeline itself, a rank has one,
+    that of its coordinate. Whether there are stages."""
+    parameters = run.adapter.parameters.all
+    if isinstance(model, Stages):
+        for parameter in parameters:
+            stage = parameter.name.split(".")[0]
+            parameter.stage = int(stage[len("stage"):])
+            parameter.aliases.append(parameter.name[len(stage) + 1:])
+        return True
+    mesh = Mesh(run.mesh)
+    chosen = [place for place, (axis, size) in enumerate(zip(mesh.axes, mesh.sizes)) if axis in AXES and size > 1 and axis not in run.data_axes]
+    if not run.adapter.holds_plain or not chosen:
+        return False
+    for parameter in parameters:
+        parameter.stage = mesh.number(run.rank, chosen)
+        parameter.aliases.append(parameter.name)
+        parameter.name = "stage%d.%s" % (parameter.stage, parameter.name)
+    return True
+
+
 _on_schedule = None
-_of_stages = None
+_of_stages = weakref.WeakSet()  # modules
 
 
 def on_schedule(found):
@@ -52,15 +69,11 @@ def on_schedule(found):
 
 def is_of_a_stage(module):
     """Whether a stage was made of it, or of what has it in it."""
-    return _of_stages is not None and module in _of_stages
+    return module in _of_stages
 
 
 @shims.of("torch.distributed.pipelining.stage")
 def know_stages(module):
-    import weakref
-
-    global _of_stages
-    _of_stages = weakref.WeakSet()
     make = module._PipelineStageBase.__init__
 
     @functools.wraps(make)

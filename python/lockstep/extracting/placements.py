@@ -176,8 +176,8 @@ class Placements:
                            " else, or the script does something else at its size" % (axis, names[0], told[1]))
         return own or told
 
-    def sentences(self):
-        """For `lockstep check`: for each axis, what is said of how many parameters, of which, and by whom."""
+    def head(self):
+        """Sentences for `lockstep check`: for each axis, what is said of how many parameters, of which, and by whom."""
         sentences = []
         for axis in sorted({axis for axis, _, _ in self.used}):
             said = {}  # by kind and who says so: names
@@ -187,7 +187,7 @@ class Placements:
             parts = ["%s of %s (%s), as %s" % (WORDS[kind], counted(len(said[kind, who])), listed(said[kind, who]), who)
                      for kind in WORDS for _, who in sorted(key for key in said if key[0] == kind)]
             sentences.append("of parameters of which neither DTensors nor the framework say it, ranks along %s yield %s." % (axis, "; ".join(parts)))
-        return sentences
+        return {"placements": sentences} if sentences else {}
 
     def words(self, unsaid):
         """A sentence for each pattern of names."""

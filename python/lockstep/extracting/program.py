@@ -11,7 +11,7 @@ from lockstep.capturing import Run
 from lockstep.errors import CaptureError
 from lockstep.extracting.contents import FOREIGN, KNOWN, Content
 from lockstep.extracting.norms import Norms
-from lockstep.extracting.pipelining import Stages
+from lockstep.extracting.pipelining import name_by_stage
 from lockstep.extracting.session import Noise
 from lockstep.extracting.weights import Weights
 from lockstep.parameters import held_by, is_dtensor, local_of
@@ -75,8 +75,7 @@ class ProgramRun(Run):
 
     def __init__(self, session, most, model, optimizer, **options):
         super().__init__(model, optimizer, out="-", collectives=False, report=False, **options)
-        if isinstance(model, Stages):
-            model.name(self.adapter.parameters.all)
+        if name_by_stage(self, model):
             self.adapter.begin()
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
         self.adapter.parameters.unsharded = self.unsharded

@@ -370,7 +370,7 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
             settle(sorted(set(range(world)) - merged.played()))
         programs = merged.written(world)
         unsaid = placements.apply(programs, merged.mesh, merged.common["data_axes"])
-        sentences = merged.sentences() + placements.sentences() + stages.apply(programs, merged.mesh)
+        notes = merged.sentences() + stages.apply(programs, merged.mesh)
         for line in player.kept():
             say(line)
     except Conflict as conflict:
@@ -387,5 +387,5 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
     counts = {"counts_taken": taken} if taken else {}
     return {"lockstep_extract": 1, "versions": common["versions"], "command": [settings["script"], *settings["arguments"]], "adapter": common["adapter"],
             "world": world, "mesh": mesh, "data_axes": common["data_axes"], "loss": common["loss"], **chosen, **counts,
-            **({"placements": sentences} if sentences else {}),
+            **placements.head(), **({"notes": notes} if notes else {}),
             "programs": programs}, list(placements.words(unsaid))
