@@ -22,7 +22,7 @@ namespace {
 // Beyond these a check would take hours. A Llama 3 405B on 16,384 ranks needs a tenth.
 constexpr double most_calls = 5e8;
 constexpr double most_terms = 2e9;
-constexpr double most_elements = 4.6e18;  // 2^62: they are counted in 64 bits
+constexpr double most_elements = 4.6e18;  // just below 2^62: they are counted in 64 bits
 constexpr double most_products = 1e18;
 
 /// A step with the number of times that it runs.
@@ -277,7 +277,7 @@ Workload estimate_workload(const Schedule& schedule) { return Estimate(schedule)
 std::string too_large(const Workload& workload) {
   if (workload.elements > most_elements) {
     return fmt::format(
-        "the gradient buffers of all {} ranks have {} elements together, more than the 2^62 that can be "
+        "the gradient buffers of all {} ranks have {} elements together, more than the 4.6e18 that can be "
         "counted; make the shapes smaller",
         workload.ranks, in_words(workload.elements));
   }

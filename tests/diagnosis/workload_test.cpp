@@ -119,7 +119,7 @@ TEST_CASE("a check is refused for its calls, its terms or its elements, each alo
   CHECK(contains(diagnosis::too_large(workload), "more than 2 billion terms"));
   workload = mean_on(4);
   workload.elements = 5e18;
-  CHECK(contains(diagnosis::too_large(workload), "more than the 2^62 that can be counted"));
+  CHECK(contains(diagnosis::too_large(workload), "more than the 4.6e18 that can be counted"));
 }
 
 TEST_CASE("the memory that there is is not more than the machine has, nor than the process may have") {

@@ -88,6 +88,8 @@ def main(case):
                 inputs = torch.randint(0, 16, (8, 4)) if tied else torch.randn(8, 8)
                 target = inputs if tied else torch.randn(8, 8)
                 schedule.step(*[inputs] if pp == 0 else [], **{"target": target, "losses": []} if pp == 1 else {})
+            if case == "evaluated-before-the-step":
+                schedule.eval(*[inputs] if pp == 0 else [], **{"target": target, "losses": []} if pp == 1 else {})
             if case == "tied":
                 dist.all_reduce(model.wte.weight.grad, group=mesh.get_group("pp"))
             if case not in ("fsdp2", "ddp", "not-reduced", "interleaved-not-reduced"):
@@ -95,6 +97,8 @@ def main(case):
                     dist.all_reduce(parameter.grad, group=group)
                     parameter.grad /= 1 if case == "summed" else dist.get_world_size(group)
             optimizer.step()
+            if case == "evaluated":
+                schedule.eval(*[inputs] if pp == 0 else [], **{"target": target, "losses": []} if pp == 1 else {})
     dist.destroy_process_group()
 
 

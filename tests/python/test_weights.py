@@ -48,6 +48,7 @@ BROKEN = {
     "others' parts are not there": ("parameters[0].all_gather_outputs[0].view(-1)[24 * ((dist.get_rank() + 1) % 3):][:9].zero_()", "", [0, 1]),
     "of the step before": ("groups.FSDPParamGroup.reshard = groups.FSDPParamGroup._to_sharded = lambda group: None", "", [1]),
     "of the step before, in other groups and equal parts": ("groups.FSDPParamGroup._to_sharded = lambda group: None", "reshard_after_forward=2", [1]),
+    "of the step before, in the forward pass alone": ("model.set_reshard_after_backward(False)", "reshard_after_forward=True", [1]),
     "of memory that nobody has written": ("t = parameters[0].all_gather_outputs[0]; t.copy_(torch.empty_like(t))", "", [0, 1]),
     "of other elements": ("t = parameters[0].all_gather_outputs[0]; t.copy_(t.roll(1))", "", [0, 1]),
     "in the second step": ("parameters[0].all_gather_outputs[0].mul_(2 if count > 1 else 1)", "", [1]),
@@ -57,6 +58,7 @@ CERTAIN = {
     "of memory that nobody has written": "a module computes with weights in memory that nobody has written",
     "of other elements": "a module computes with weights of other elements",
     "of the step before": "a module computes with the weights of before the last optimizer step",
+    "of the step before, in the forward pass alone": "a module computes with the weights of before the last optimizer step",
     "of the step before, in other groups and equal parts": "a module computes with the weights of before the last optimizer step",
 }
 

@@ -13,17 +13,19 @@ from torch.futures import Future
 from lockstep.carrying import memory_of
 from lockstep.extracting.contents import Meaning
 from lockstep.extracting.layout import is_changed, shares_memory
+from lockstep.optimizers import Replaced
 
 POINT_TO_POINT = ("send", "recv")
 C10D = "torch/distributed/distributed_c10d.py"
 
 
 class Later(Future):
-    """Of a collective that is asynchronous: it is waited for when somebody waits for this, not when somebody asks for it or for what it holds."""
+    """Of a collective that is asynchronous: it is waited for when somebody waits for this, not when somebody asks for it or for what it holds. `doubt()`: whether
+    anybody waits cannot be seen any more."""
 
-    def __init__(self, result, arrive):
+    def __init__(self, result, arrive, doubt=lambda: None):
         super().__init__()
-        self.arrive, self.is_asked = arrive, False
+        self.arrive, self.doubt, self.is_asked = arrive, doubt, False
         self.set_result(result)
 
     def wait(self):
@@ -41,7 +43,27 @@ class Later(Future):
         return Then(self, callback)
 
     def add_done_callback(self, callback):
-        Then(self, callback)
+        """It is called by another thread, and a script may wait for what it does there, as for an event of Python's."""
+        self.doubt()
+        callback(self)
+
+
+def wait_for_futures():
+    """torch's functions for several futures do not see that these are waited for."""
+    def around_all(original):
+        def collect_all(futures):
+            futures = list(futures)
+            if not any(isinstance(one, Later) for one in futures):
+                return original(futures)
+            return Later(futures, lambda: [one.wait() for one in futures], lambda: [one.doubt() for one in futures if isinstance(one, Later)])
+        return collect_all
+
+    def around_wait(original):
+        def wait_all(futures):
+            return [one.wait() for one in futures]
+        return wait_all
+    Replaced(torch.futures, "collect_all", around_all)
+    Replaced(torch.futures, "wait_all", around_wait)
 
 
 class Then(Later):
@@ -49,7 +71,7 @@ class Then(Later):
 
     def __init__(self, first, callback):
         self.first, self.callback, self.made = first, callback, None
-        super().__init__(None, first.wait)
+        super().__init__(None, first.wait, first.doubt)
 
     def wait(self):
         if self.made is None:
@@ -64,9 +86,9 @@ class Then(Later):
 class Waiting(dist.Work):
     """A collective that is asynchronous: what it leaves may be read when it was waited for, and is not known before."""
 
-    def __init__(self, result, arrive):
+    def __init__(self, result, arrive, doubt=lambda: None):
         super().__init__()
-        self.left, self.arrive, self.is_asked = result, arrive, False
+        self.left, self.arrive, self.doubt, self.is_asked = result, arrive, doubt, False
 
     def wait(self, timeout=None):
         self.arrive()
@@ -93,7 +115,7 @@ class Waiting(dist.Work):
     def get_future(self):
         """torch's own code waits for what a hook returns, at the end of a backward pass, and where it does we do not see."""
         if torch._C._current_graph_task_id() == -1:
-            return Later(self.left, self.arrive)
+            return Later(self.left, self.arrive, self.doubt)
         self.arrive()
         future = Future()
         future.set_result(self.left)
@@ -136,6 +158,10 @@ class Flight:
         elif not self.is_told:
             self.is_told = True
             self.told(self.reason())
+
+    def doubt(self):
+        """Somebody may have waited for it unseen."""
+        self.reason_of_mark.no_sum = None
 
     def look(self):
         """Whether what it reads is still what it was."""
@@ -191,7 +217,7 @@ class Flights:
     def pass_by(flight, group):
         """A later collective of this group has ended: some backends have then ended those before it as well."""
         if flight.group is group:
-            flight.reason_of_mark.no_sum = None
+            flight.doubt()
 
     def ended(self, group):
         """A collective that the rank has waited for in the call."""

@@ -14,7 +14,7 @@ from lockstep.errors import CaptureError
 from lockstep.extracting import shims
 from lockstep.extracting.merging import Mesh
 from lockstep.extracting.stages import AXES
-from lockstep.pipelines import is_training, SCHEDULES, stages_of
+from lockstep.pipelines import SCHEDULES, stages_of
 
 
 class Stages(torch.nn.ModuleDict):
@@ -62,7 +62,7 @@ _of_stages = weakref.WeakSet()  # modules
 
 
 def on_schedule(found):
-    """`found(schedule)` is called before a schedule of passes begins, and says whether the capture has begun with it."""
+    """`found(schedule)` is called before a schedule of passes begins, with backward passes or without, and says whether the capture has begun with it."""
     global _on_schedule
     _on_schedule = found
 
@@ -93,7 +93,7 @@ def begin_with_the_schedule(module):
 def around(original):
     @functools.wraps(original)
     def step(schedule, *arguments, **keys):
-        if _on_schedule is not None and is_training(schedule) and _on_schedule(schedule):
+        if _on_schedule is not None and _on_schedule(schedule):
             return schedule.step(*arguments, **keys)  # the capture has put its own before it
         return original(schedule, *arguments, **keys)
     return step

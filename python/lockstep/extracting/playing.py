@@ -27,6 +27,7 @@ from lockstep.errors import CaptureError
 from lockstep.extracting import cuda, meshes, peers, pipelining, shims
 from lockstep.extracting.alike import Alike
 from lockstep.extracting.environment import environment
+from lockstep.extracting.flights import wait_for_futures
 from lockstep.extracting.following import Following
 from lockstep.extracting.objects import around_all_gather_object
 from lockstep.extracting.placements import counted
@@ -35,6 +36,7 @@ from lockstep.extracting.session import Session
 from lockstep.extracting.squares import is_infinite
 from lockstep.loss_scaler import kinds
 from lockstep.optimizers import Replaced, before, parameters_of
+from lockstep.pipelines import is_training
 
 
 MOST_PARTNERS = 64  # of a process group among which it is looked for who sets a key of the store
@@ -184,7 +186,10 @@ class CaptureStart:
             self.computes(module)
 
     def before_schedule(self, schedule):
-        return self.run is None and self.attach_if_trained(pipelining.of_schedule(schedule))
+        if self.run is not None:
+            self.run.stop_if_done()  # else a stage would wait for what one that was stopped does not send
+            return False
+        return is_training(schedule) and self.attach_if_trained(pipelining.of_schedule(schedule))
 
     def attach_if_trained(self, model):
         """Whether an optimizer has parameters of it."""
@@ -234,6 +239,7 @@ class CaptureStart:
         """A module of the model does, so that there may be a backward pass."""
         if module.training and torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in module._parameters.values()):
             self.run.computed = True
+            self.run.computes(module)
 
     def captured(self, model, optimizer, mesh, loss, data_axes):
         """By the script itself, which says more than we would find; what the user says counts before that."""
@@ -271,6 +277,9 @@ def play(settings, rank, draw, known):
     sys.argv = [settings["script"]] + list(settings["arguments"])
     cuda.install()
     Replaced(torch.cuda, "synchronize", before(session.arrive))
+    if hasattr(torch, "accelerator") and not torch.accelerator.is_available():
+        Replaced(torch.accelerator, "synchronize", lambda original: lambda *_, **__: session.arrive())
+    wait_for_futures()
     Replaced(torch.UntypedStorage, "resize_", around_resize(following))
     with following:
         try:

@@ -86,6 +86,7 @@ class ProgramRun(Run):
         self.yielded = False  # by a backward pass of this step
         self.computed = False  # a module, so that there may be one
         self.has_others = False  # of what the optimizers get in this step, what is neither zero nor wrong: what other ranks have yielded, or numbers that come from nowhere
+        self.looked_at = {}  # by parameter: how many optimizer steps there had been when its gathered weights were looked at
         self.scales = {}  # by parameter: of the loss, when the result was looked at
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
@@ -266,8 +267,18 @@ class ProgramRun(Run):
         with torch.no_grad(), self.following.pause():
             self.look_at_weights(parameter, self.step + bool(self.taken))
 
+    def computes(self, module):
+        """With what was gathered before the optimizer has stepped, where nothing has been gathered since."""
+        known = self.adapter.parameters.by_place
+        for name in module._parameters:
+            parameter = known.get((id(module), name))
+            if parameter is not None and parameter.number in self.weights.gathered and self.looked_at.get(parameter.number) != self.steps:
+                with torch.no_grad(), self.following.pause():
+                    self.look_at_weights(parameter, self.step + bool(self.taken))
+
     def look_at_weights(self, parameter, step):
         """In the first draw, in which other ranks are taken to have put in the same (weights.py)."""
+        self.looked_at[parameter.number] = self.steps
         found = self.weights.wrong(parameter.number, self.session.alike) if self.session.draw == 0 else None
         if found is not None:
             self.say_wrong(found[0], [parameter.number], step, found[1])

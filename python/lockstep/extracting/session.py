@@ -37,7 +37,7 @@ def done(result):
 
 def together(works, result):
     """One for all."""
-    return works[0] if len(works) == 1 else Waiting(result, lambda: [work.wait() for work in works])
+    return works[0] if len(works) == 1 else Waiting(result, lambda: [work.wait() for work in works], lambda: [work.doubt() for work in works if isinstance(work, Waiting)])
 
 
 def count_of(tensors):
@@ -184,7 +184,7 @@ class Session:
             self.change(call, op, group.members(), outputs, zeros=True)
         flight = Flight(self.following.memory, op, group, self.place(), inputs, outputs, told, shown)
         self.flights.begin(flight)
-        return Waiting(outputs, lambda: self.arrive(flight))
+        return Waiting(outputs, lambda: self.arrive(flight), flight.doubt)
 
     def unsay(self, call, op, group, reason):
         """What this rank has put into a call in the place of gradients is not known."""

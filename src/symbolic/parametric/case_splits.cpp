@@ -83,6 +83,7 @@ CaseSizes with_span(CaseSizes sizes, Dimension dimension, Span span) {
 
 std::vector<Dimension> dimensions_of(const CaseSizes& sizes) {
   std::vector<Dimension> dimensions;
+  dimensions.reserve(sizes.least.size() + 1);
   for (const auto& [axis, least] : sizes.least) dimensions.emplace_back(axis);
   if (sizes.least_micro_batches) dimensions.emplace_back(std::nullopt);
   return dimensions;
