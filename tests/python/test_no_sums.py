@@ -46,6 +46,10 @@ CASES = {
     "times zero": (STEP % "t = torch.empty(6, 4); t.mul_(0); g = mean(g + t)", {}, "match", ""),
     "without itself": (STEP % "t = torch.empty(6, 4); g = mean((g + t) - t)", {}, "undecided", ""),
     "written by numpy": (STEP % "t = torch.empty(6, 4); t.numpy()[:] = g.numpy(); g = mean(t)", {}, "undecided", ""),
+    "written by numpy and divided": (STEP % "dist.all_reduce(g); t = torch.empty(6, 4); t.numpy()[:] = g.numpy(); t /= W; assert t.equal(g / W); g = t", {}, "undecided", "was not followed"),
+    "half of it written by numpy, divided":
+        (STEP % "dist.all_reduce(g); t = torch.empty(6, 4); t.numpy()[3:] = g[3:].numpy(); torch._foreach_div_([t], W); assert t[3:].equal(g[3:] / W); g = t", {}, "mismatch", NOBODY),
+    "used in nothing": (STEP % "mean(g); t = torch.empty(8); t.numpy()[:] = 4; t /= 2; assert t[0] == 2", {}, "match", ""),
     # Reductions that are no sums.
     "the maximum of ranks": (STEP % "dist.all_reduce(g, op=dist.ReduceOp.MAX)", {}, "mismatch", "is no sum"),
     "the maximum of scaled ones, reduced to one and sent to all":
@@ -81,7 +85,7 @@ CASES = {
     "a gradient by hand": ("model = nn.Linear(4, 4); optimizer = sgd(model); loss(model)\nfor p in model.parameters(): p.grad = torch.rand_like(p)\noptimizer.step()\n", {},
                            "undecided", "no backward pass has yielded a gradient"),
 }
-SHORT = ["reduced before it was written", "copied, scaled and put together", "cut off", "times zero", "without itself", "the maxima of two micro-batches",
+SHORT = ["reduced before it was written", "half of it written by numpy, divided", "used in nothing", "copied, scaled and put together", "cut off", "times zero", "without itself", "the maxima of two micro-batches",
          "a maximum and a minimum", "the maximum of one", "the maximum along an axis of the same data", "reduced and not waited for", "ended with the device",
          "not waited for before a later one of the group", "a buffer of zeros that is reduced", "no backward pass in the second step", "a gradient by hand"]
 

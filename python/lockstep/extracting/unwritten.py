@@ -135,7 +135,7 @@ class Unwritten:
         if not self.storages:
             return None
         if name in STAY and len(arguments) == 2 and isinstance(arguments[1], (int, float)) and arguments[1] != 0:
-            return lambda result: [self.stay(tensor) for tensor in changed]
+            return self.stay(changed)
         if name in ("copy_", "_foreach_copy_"):
             return self.copies(arguments)
         moved = self.moved(function, name, arguments, keys) if name in MOVES or name.rstrip("_") in MOVES else None
@@ -143,10 +143,17 @@ class Unwritten:
             return None
         return lambda result: self.put(moved, changed, result)
 
-    def stay(self, tensor):
-        found = self.view(tensor)
-        if found is not None and bool((found[0] == UNWRITTEN).any()):
-            tensor.masked_fill_(found[0] == UNWRITTEN, ANYTHING)
+    def stay(self, changed):
+        """What was unwritten before the operation is so behind it; what was written past torch's dispatcher is not."""
+        before = [(tensor, self.of(tensor)) for tensor in changed]
+
+        def after(result):
+            for tensor, found in before:
+                plane = self.view(tensor)
+                if plane is not None:
+                    plane[0].masked_fill_(plane[0] == UNWRITTEN, WRITTEN)
+                self.mark(tensor, found)
+        return after
 
     def copies(self, arguments):
         pairs = list(zip(*arguments[:2])) if isinstance(arguments[0], (list, tuple)) else [arguments[:2]]
