@@ -39,6 +39,10 @@ CASES = {
     "copied, scaled and put together": (STEP % "t = torch.empty(48); t.div_(2); u = t[:12].clone(); g = mean(torch.cat([g.view(-1)[:12], u]).view(6, 4))", {}, "mismatch", NOBODY),
     "half of it written": (STEP % "t = torch.empty(6, 4); t[:3] = g[:3]; g = mean(t)", {}, "mismatch", NOBODY),
     "grown and not written": (STEP % "t = torch.empty(6, 4); s = t.untyped_storage(); s.resize_(0); s.resize_(96); g = mean(t)", {}, "mismatch", NOBODY),
+    "grown, in float64": (STEP % "t = torch.empty(6, 4, dtype=torch.float64); s = t.untyped_storage(); s.resize_(0); s.resize_(192); mean(t); g = t.float()", {}, "mismatch", NOBODY),
+    "grown, in float16": (STEP % "t = torch.empty(6, 4, dtype=torch.float16); s = t.untyped_storage(); s.resize_(0); s.resize_(48); mean(t); g = t.float()", {}, "mismatch", NOBODY),
+    "grown, in float64, and written":
+        (STEP % "t = torch.empty(6, 4, dtype=torch.float64); s = t.untyped_storage(); s.resize_(0); s.resize_(192); t.copy_(g); mean(t); g = t.float()", {}, "match", ""),
     "of one rank alone": (STEP % "t = torch.empty(6, 4)\nif R != 2: t.copy_(g)\ng = mean(t)", {}, "mismatch", NOBODY),
     "cut off": (STEP % "t = torch.empty(30); t[:24] = g.view(-1); mean(t); g = t[:24].view(6, 4)", {}, "match", ""),
     "written afterwards": (STEP % "t = torch.empty(6, 4); torch.add(g, 0, out=t); g = mean(t)", {}, "match", ""),
@@ -46,6 +50,10 @@ CASES = {
     "times zero": (STEP % "t = torch.empty(6, 4); t.mul_(0); g = mean(g + t)", {}, "match", ""),
     "without itself": (STEP % "t = torch.empty(6, 4); g = mean((g + t) - t)", {}, "undecided", ""),
     "written by numpy": (STEP % "t = torch.empty(6, 4); t.numpy()[:] = g.numpy(); g = mean(t)", {}, "undecided", ""),
+    "written by numpy and divided": (STEP % "dist.all_reduce(g); t = torch.empty(6, 4); t.numpy()[:] = g.numpy(); t /= W; assert t.equal(g / W); g = t", {}, "undecided", "was not followed"),
+    "half of it written by numpy, divided":
+        (STEP % "dist.all_reduce(g); t = torch.empty(6, 4); t.numpy()[3:] = g[3:].numpy(); torch._foreach_div_([t], W); assert t[3:].equal(g[3:] / W); g = t", {}, "mismatch", NOBODY),
+    "used in nothing": (STEP % "mean(g); t = torch.empty(8); t.numpy()[:] = 4; t /= 2; assert t[0] == 2", {}, "match", ""),
     # Reductions that are no sums.
     "the maximum of ranks": (STEP % "dist.all_reduce(g, op=dist.ReduceOp.MAX)", {}, "mismatch", "is no sum"),
     "the maximum of scaled ones, reduced to one and sent to all":
@@ -81,7 +89,7 @@ CASES = {
     "a gradient by hand": ("model = nn.Linear(4, 4); optimizer = sgd(model); loss(model)\nfor p in model.parameters(): p.grad = torch.rand_like(p)\noptimizer.step()\n", {},
                            "undecided", "no backward pass has yielded a gradient"),
 }
-SHORT = ["reduced before it was written", "copied, scaled and put together", "cut off", "times zero", "without itself", "the maxima of two micro-batches",
+SHORT = ["reduced before it was written", "half of it written by numpy, divided", "used in nothing", "grown, in float64", "copied, scaled and put together", "cut off", "times zero", "without itself", "the maxima of two micro-batches",
          "a maximum and a minimum", "the maximum of one", "the maximum along an axis of the same data", "reduced and not waited for", "ended with the device",
          "not waited for before a later one of the group", "a buffer of zeros that is reduced", "no backward pass in the second step", "a gradient by hand"]
 

@@ -9,6 +9,11 @@ collective left it. What is not so stays as it is. What local() gives is only gi
 """
 
 
+def is_unknown(terms):
+    """Whether a segment of a content has, in the place of its terms, why they are not known."""
+    return isinstance(terms, (str, dict))
+
+
 def joined(content):
     """The same content in as few segments as can be."""
     found = []
@@ -23,14 +28,14 @@ def joined(content):
 
 
 def follows(terms, others, count):
-    if isinstance(terms, (str, dict)) or isinstance(others, (str, dict)):
+    if is_unknown(terms) or is_unknown(others):
         return terms == others
     return len(terms) == len(others) and all(one[0] == other[0] and one[1] == other[1] and one[2] + count == other[2] and one[3:] == other[3:]
                                              for one, other in zip(terms, others))
 
 
 def moved(terms, count):
-    return terms if isinstance(terms, (str, dict)) else [[term[0], term[1], term[2] + count, *term[3:]] for term in terms]
+    return terms if is_unknown(terms) else [[term[0], term[1], term[2] + count, *term[3:]] for term in terms]
 
 
 def part(content, begin, end):
@@ -108,7 +113,7 @@ class Memory:
         """Of which elements of contributions the parts of a content are made: Places. What is made of several is of none."""
         found = Places()
         for first, count, terms in content:
-            if isinstance(terms, (str, dict)) or not terms:
+            if is_unknown(terms) or not terms:
                 continue
             every = []
             for _, source, offset, *whole in terms:
@@ -147,7 +152,7 @@ class Memory:
             self.latest.setdefault(what, Places()).put(place, place + high - low, source, low)
 
     def parameters_in(self, content):
-        sources = {term[1] for _, _, terms in content if not isinstance(terms, (str, dict)) for term in terms}
+        sources = {term[1] for _, _, terms in content if not is_unknown(terms) for term in terms}
         return sorted(set().union(*(self.named.get(source, ()) for source in sources)))
 
     # What is read of buffers whose sums are scattered.
@@ -156,7 +161,7 @@ class Memory:
         """A content by places in the whole of such buffers."""
         found = []
         for first, count, terms in joined(content):
-            if isinstance(terms, (str, dict)) or not terms:
+            if is_unknown(terms) or not terms:
                 found.append([first, count, terms])
                 continue
             (factor, source, offset, *_), = terms[:1]
@@ -188,7 +193,7 @@ class Memory:
         """The opposite."""
         found = []
         for first, count, terms in content:
-            if isinstance(terms, (str, dict)) or not terms or len(terms[0]) < 4:
+            if is_unknown(terms) or not terms or len(terms[0]) < 4:
                 found.append([first, count, terms])
                 continue
             (_, source, there, _), = terms
@@ -280,7 +285,7 @@ def local(events, pieces, mesh, rank):
             step = event["step"]
             if step not in own:
                 results = sorted(one for one in every.get(step, ()) if memory.is_scattered(step, one[0]))
-                factor = next((terms[0][0] for _, _, content in results for _, _, terms in content or () if terms and not isinstance(terms, (str, dict))), "1")
+                factor = next((terms[0][0] for _, _, content in results for _, _, terms in content or () if terms and not is_unknown(terms)), "1")
                 own[step] = results == memory.owned(step, factor)
                 if own[step]:
                     found.append({"event": "own", "step": step, "factor": factor})

@@ -10,6 +10,7 @@ from lockstep.adapters.plain import Plain
 from lockstep.capturing import Run
 from lockstep.errors import CaptureError
 from lockstep.extracting.contents import FOREIGN, KNOWN, Content
+from lockstep.extracting.local_form import is_unknown
 from lockstep.extracting.norms import Norms
 from lockstep.extracting.pipelining import name_by_stage
 from lockstep.extracting.session import Noise
@@ -205,10 +206,10 @@ class ProgramRun(Run):
         else:  # zeros, or what was not followed
             segments = [[0, flat.numel(), []]] if bool((flat == 0).all()) else self.unwritten(flat)
         told = sum(count for _, count, _ in segments)
-        self.has_others = self.has_others or told < flat.numel() or any(isinstance(terms, str) or terms for _, _, terms in segments if not isinstance(terms, dict))
+        self.has_others = self.has_others or told < flat.numel() or any(terms and not isinstance(terms, dict) for _, _, terms in segments)
         if scale == 1:
             return segments
-        return [[first, count, terms if not isinstance(terms, list) else [[str(Fraction(factor) / scale), *rest] for factor, *rest in terms]]
+        return [[first, count, terms if is_unknown(terms) else [[str(Fraction(factor) / scale), *rest] for factor, *rest in terms]]
                 for first, count, terms in segments]
 
     def unwritten(self, flat):
@@ -232,7 +233,7 @@ class ProgramRun(Run):
         """A collective, as the session tells it."""
         if not self.active():
             return
-        sources = {term[1] for _, _, terms in event.get("input", ()) if isinstance(terms, list) for term in terms}
+        sources = {term[1] for _, _, terms in event.get("input", ()) if not is_unknown(terms) for term in terms}
         numbers = sorted(set().union(*(self.of_source.get(source, ()) for source in sources)))
         if event.get("output"):
             self.of_source[event["output"]["source"]] = set(numbers)

@@ -13,7 +13,7 @@ from lockstep.extracting.contents import Meaning
 from lockstep.extracting.rules import JOINS, MOVES, name_of
 
 WRITTEN, UNWRITTEN, ZERO = 0, 1, 2
-ANYTHING = 0.6181505918502808  # in float32 both halves of it are what it is in bfloat16
+ANYTHING = 0.6181505918502808  # in float32 both halves of it are what it is in bfloat16: so what was made longer is filled before its type is known
 HALF = 0x3F1E
 MAKE = {torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default, torch.ops.aten.empty_like.default, torch.ops.aten.new_empty.default,
         torch.ops.aten.new_empty_strided.default}
@@ -24,6 +24,16 @@ STAY = {"mul_", "div_", "_foreach_mul_", "_foreach_div_"}  # anything times a nu
 
 def is_plain(tensor):
     return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided and tensor.device.type == "cpu"
+
+
+def fill(storage, dtype):
+    """What was made longer gets the number of its type where nobody has written since."""
+    if dtype not in (torch.float16, torch.float64):
+        return
+    halves = dtype.itemsize // 2
+    count = storage.nbytes() // dtype.itemsize
+    untouched = (torch.empty(0, dtype=torch.int16).set_(storage)[:count * halves].view(count, halves) == HALF).all(1)
+    torch.empty(0, dtype=dtype).set_(storage)[:count].masked_fill_(untouched, ANYTHING)
 
 
 class Unwritten:
@@ -64,6 +74,7 @@ class Unwritten:
         if found[1] is None:
             size = tensor.element_size()
             found = self.storages[storage._cdata] = found[0], size, torch.full((storage.nbytes() // size,), UNWRITTEN, dtype=torch.uint8), found[3]
+            fill(storage, tensor.dtype)
         if found[1] != tensor.element_size():  # nobody tells the two apart
             self.storages.pop(storage._cdata)
             return None
@@ -135,7 +146,7 @@ class Unwritten:
         if not self.storages:
             return None
         if name in STAY and len(arguments) == 2 and isinstance(arguments[1], (int, float)) and arguments[1] != 0:
-            return lambda result: [self.stay(tensor) for tensor in changed]
+            return self.stay(changed)
         if name in ("copy_", "_foreach_copy_"):
             return self.copies(arguments)
         moved = self.moved(function, name, arguments, keys) if name in MOVES or name.rstrip("_") in MOVES else None
@@ -143,10 +154,17 @@ class Unwritten:
             return None
         return lambda result: self.put(moved, changed, result)
 
-    def stay(self, tensor):
-        found = self.view(tensor)
-        if found is not None and bool((found[0] == UNWRITTEN).any()):
-            tensor.masked_fill_(found[0] == UNWRITTEN, ANYTHING)
+    def stay(self, changed):
+        """What was unwritten before the operation is so behind it; what was written past torch's dispatcher is not."""
+        before = [(tensor, self.of(tensor)) for tensor in changed]
+
+        def after(result):
+            for tensor, found in before:
+                plane = self.view(tensor)
+                if plane is not None:
+                    plane[0].masked_fill_(plane[0] == UNWRITTEN, WRITTEN)
+                self.mark(tensor, found)
+        return after
 
     def copies(self, arguments):
         pairs = list(zip(*arguments[:2])) if isinstance(arguments[0], (list, tuple)) else [arguments[:2]]

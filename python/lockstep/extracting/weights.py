@@ -79,17 +79,50 @@ class Weights:
         # What is one number everywhere, and that number, was not written by an operation that should have, either.
         if any(self.unwritten.of(part) is not None or bool((part == ANYTHING).all()) for part, _ in parts):
             return UNWRITTEN_WEIGHTS, True
-        values = torch.cat([part[part != own] for part, own in parts])
         old = self.old.get(number)
-        if old is not None and are_among(values, old):
+        if old is not None and are_old(parts, old):
             return OLD_WEIGHTS, True
         shards = [local_of(one.held).detach().reshape(-1) for one in self.all if isinstance(one.held, torch.Tensor) and one.held.is_floating_point()]
-        if are_among(values, torch.cat([one.to(values.dtype) for one in shards if one.device == values.device])):
+        if any(has_run_of(part, own, shards) for part, own in parts):
             return STRAY_WEIGHTS, True
         return OTHER_WEIGHTS, False
 
 
-def are_among(values, weights):
-    """Whether all are, and one of them is there but once, as no number is that a script may choose."""
-    found, counts = torch.unique(weights.to(values.dtype), return_counts=True)
-    return bool(torch.isin(values, found).all()) and bool(torch.isin(values, found[counts == 1]).any())
+RUN = 16  # elements; so many that follow each other are not there by chance, whatever values a type has near a scale
+MOST_RUNS = 16  # of a part are looked for
+
+
+def are_telling(values):
+    """Whether no script chooses such numbers: of RUN at least more than half differ from each other."""
+    return values.numel() >= RUN and torch.unique(values[:RUN]).numel() > RUN // 2
+
+
+def are_old(parts, old):
+    """Whether all that differs is what was there before, in the same place."""
+    values = []
+    for part, own in parts:
+        before = old[tuple(slice(length) for length in own.shape)].to(part.dtype)
+        if before.shape != part.shape or not bool((part == before)[part != own].all()):
+            return False
+        values.append(part[part != own])
+    return are_telling(torch.cat(values))
+
+
+def has_run_of(part, own, shards):
+    """Whether elements that follow each other, none of them what it should be, are a piece of one shard. Single ones may be by chance: in bfloat16 a
+    shard has nearly every number near its scale."""
+    part, differs = part.reshape(-1), (part != own).reshape(-1)
+    if part.numel() < RUN:
+        return False
+    starts = torch.nonzero(differs.unfold(0, RUN, 1).all(1)).reshape(-1)
+    runs = [part[start:start + RUN] for start in starts[::-(-starts.numel() // MOST_RUNS) or 1].tolist()]
+    runs = [run for run in runs if are_telling(run)]
+    return any(has(shard, run) for shard in (one.to(part.dtype) for one in shards if one.device == part.device and one.numel() >= RUN) for run in runs)
+
+
+def has(shard, run):
+    """Whether elements of a shard that follow each other are those of a run."""
+    places = torch.nonzero(shard[:shard.numel() - RUN + 1] == run[0]).reshape(-1)
+    for place in range(1, RUN):
+        places = places[shard[places + place] == run[place]]
+    return places.numel() > 0
