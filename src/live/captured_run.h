@@ -108,8 +108,9 @@ struct CaptureGap {
   bool of_all = true;           ///< what the optimizers get of no parameter is to be judged
   std::vector<int> parameters;  ///< else: of these; numbers as in SketchedTensor
   std::string why;              ///< a sentence without a period
-  bool is_wrong = false;        ///< of an extraction: it is known to be wrong
-  int line = 0;                 ///< of that, of its event
+  /// Of an extraction: it is known to be wrong. If `of_all`, `parameters` are those that the rank has.
+  bool is_wrong = false;
+  int line = 0;  ///< of that, of its event
 };
 
 /// What is wrong with what ranks do, whatever their optimizers get.
@@ -166,7 +167,7 @@ struct CapturedRun {
   std::vector<std::string> notes;
   std::vector<int> missing_ranks;
   std::map<std::pair<int, int>, std::string> unknowns;  ///< by step and parameter, -1 for all
-  std::map<std::pair<int, int>, RunWrong> wrongs;       ///< the same
+  std::map<std::pair<int, int>, RunWrong> wrongs;       ///< by step and parameter
   /// By step and parameter: why nobody knows whether optimizers step with results that are right.
   std::map<std::pair<int, int>, std::string> doubts;
   std::set<std::pair<int, int>> waiting;  ///< step and parameter
@@ -182,7 +183,7 @@ struct CapturedRun {
   bool complete_step(int step) const;
   /// Why what the optimizers get of a parameter in a step is not to be judged; null: it is.
   const std::string* unknown(int step, int parameter) const;
-  /// What is wrong with a parameter in a step, or with all; null: nothing is known to be.
+  /// What is wrong with a parameter in a step on some of its ranks; null: nothing is known to be.
   const RunWrong* wrong(int step, int parameter) const;
   /// Whether the optimizers of a parameter did not step in a step, so that nobody gets its gradient.
   bool waits(int step, int parameter) const { return waiting.contains({step, parameter}); }

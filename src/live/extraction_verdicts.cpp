@@ -58,13 +58,15 @@ class ExtractionVerdicts::Composition {
     for (std::size_t i = 0; i < run_.parameters.size(); ++i) {
       const auto parameter = static_cast<int>(i);
       if (chosen[i] == 0 || run_.waits(step, parameter)) continue;
-      if (const RunWrong* wrong = run_.wrong(step, parameter)) {
-        tell_wrong(parameter, *wrong, all);
-        continue;
-      }
       elements_.begin(step);
       const std::map<Key, Readers> slots = collect(parameter);
-      for (const auto& [key, readers] : slots) tell(key, readers, all);
+      const RunWrong* wrong = run_.wrong(step, parameter);
+      if (wrong != nullptr) tell_wrong(parameter, *wrong, all);
+      const std::vector<RegionPart> spoiled =
+          wrong == nullptr ? std::vector<RegionPart>() : parts_of(*wrong, parameter);
+      for (const auto& [key, readers] : slots) {
+        if (!meets(key, spoiled)) tell(key, readers, all);
+      }
       tell_unread(parameter, slots, all);
       // What many ranks contribute to many parameters would take much memory together.
       verdicts_.clear();
@@ -226,7 +228,7 @@ class ExtractionVerdicts::Composition {
     return found->second = add(std::move(verdict));
   }
 
-  /// Whatever optimizers get of the parameter.
+  /// Whatever optimizers of these ranks get of the parameter.
   void tell_wrong(int parameter, const RunWrong& wrong, std::vector<PieceFinding>& all) {
     PieceFinding finding;
     set_wrong(finding, Mistake::wrong_values, wrong.why);
@@ -236,6 +238,31 @@ class ExtractionVerdicts::Composition {
     finding.piece.ranks = {wrong.ranks.begin(), wrong.ranks.end()};
     finding.piece.place = {finding.piece.ranks.front(), wrong.line};
     all.push_back(std::move(finding));
+  }
+
+  /// What ranks with which something is wrong get of a parameter or contribute to it: of nobody else's it is known to
+  /// be right.
+  std::vector<RegionPart> parts_of(const RunWrong& wrong, int parameter) const {
+    std::set<RegionPart> parts;
+    for (const auto& [details, result] : results_[at(parameter)]) {
+      const std::vector<int>& ranks = details->ranks_of(*result);
+      if (result->step == step_ &&
+          std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return wrong.ranks.contains(rank); }))
+        parts.insert({result->region, result->first, result->elements});
+    }
+    for (const int number : contributions_.of_parameter(parameter)) {
+      const ContributionGroup& group = contributions_.group(number);
+      if (group.step == step_ && std::any_of(group.who.begin(), group.who.end(),
+                                             [&](const Contributor& one) { return wrong.ranks.contains(one.rank); }))
+        parts.insert({group.region, group.first, group.elements});
+    }
+    return {parts.begin(), parts.end()};
+  }
+
+  bool meets(const Key& key, const std::vector<RegionPart>& parts) {
+    const auto& [parameter, index, region, first, elements] = key;
+    const RegionOverlaps::Covered found = overlaps_.covered({region, first, elements}, parts);
+    return !found.compared || !found.elements.empty();
   }
 
   int verdict_number(const ExtractedResult& result, const Stretch& stretch, const Interval& part,

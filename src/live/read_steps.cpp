@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/budget.h"
 #include "src/base/counted.h"
 #include "src/live/declarations.h"
 #include "src/live/read_program.h"
@@ -49,6 +50,12 @@ void ProgramReader::end(const Json& events, Diagnostics& mistakes) {
   details_.contributions.shrink_to_fit();
   if (!ended_)
     mistakes.add(events.place(), "the program has no \"end\": what it does after its last event is not known");
+  // Other ranks may have other parameters, of which what is wrong says nothing.
+  for (CaptureGap& gap : gaps_) {
+    if (!gap.is_wrong || !gap.of_all) continue;
+    Budget::spend(std::ssize(numbers_));
+    gap.parameters.assign(numbers_.begin(), numbers_.end());
+  }
   for (const auto& [step, place, what] : places_) {
     const auto found = steps_.find(step);
     if (found == steps_.end() || !found->second.complete)

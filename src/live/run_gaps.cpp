@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/base/at.h"
+#include "src/base/budget.h"
 #include "src/base/counted.h"
 #include "src/live/event.h"
 #include "src/live/words.h"
@@ -210,11 +211,13 @@ void find_unknowns(CapturedRun& run) {
     for (const CaptureGap& gap : rank.gaps) {
       const int step = gap.step.value_or(-1);
       if (gap.is_wrong) {
-        std::vector<int> parameters = gap.parameters;
-        if (gap.of_all) parameters.push_back(-1);
-        for (const int parameter : parameters)
-          run.wrongs.try_emplace({step, parameter}, RunWrong{gap.why, {}, gap.line})
-              .first->second.ranks.insert(rank.header.rank);
+        const std::vector<int> steps = gap.step ? std::vector<int>{step} : run.steps;
+        Budget::spend(std::ssize(gap.parameters) * std::ssize(steps));
+        for (const int parameter : gap.parameters) {
+          for (const int own : steps)
+            run.wrongs.try_emplace({own, parameter}, RunWrong{gap.why, {}, gap.line})
+                .first->second.ranks.insert(rank.header.rank);
+        }
         continue;
       }
       if (gap.of_all) run.unknowns.try_emplace({step, -1}, gap.why);
@@ -368,23 +371,18 @@ std::string waiting_sentence(const CapturedRun& run, const std::vector<int>& ste
       found.size() == 1 ? "" : " or " + counted(found.size() - 1, "other"));
 }
 
-namespace {
-
-/// What is said of a parameter in a step, of all then, or of all steps.
-template <class Value>
-const Value* said_of(const std::map<std::pair<int, int>, Value>& all, int step, int parameter) {
-  if (all.empty()) return nullptr;
+const std::string* CapturedRun::unknown(int step, int parameter) const {
+  if (unknowns.empty()) return nullptr;
   for (const auto& key :
        {std::pair(step, parameter), std::pair(step, -1), std::pair(-1, parameter), std::pair(-1, -1)}) {
-    if (const auto found = all.find(key); found != all.end()) return &found->second;
+    if (const auto found = unknowns.find(key); found != unknowns.end()) return &found->second;
   }
   return nullptr;
 }
 
-}  // namespace
-
-const std::string* CapturedRun::unknown(int step, int parameter) const { return said_of(unknowns, step, parameter); }
-
-const RunWrong* CapturedRun::wrong(int step, int parameter) const { return said_of(wrongs, step, parameter); }
+const RunWrong* CapturedRun::wrong(int step, int parameter) const {
+  const auto found = wrongs.find({step, parameter});
+  return found == wrongs.end() ? nullptr : &found->second;
+}
 
 }  // namespace lockstep::live

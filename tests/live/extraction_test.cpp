@@ -364,3 +364,52 @@ TEST_CASE("what is no sum of gradients is wrong, and so is what a gap says is") 
   CHECK(refusal_at(result, "[[0, 4, {\"nevr\": \"x\"}]]", "{\"nevr\"") ==
         "expected why it is no sum: {\"never\": why} or {\"in_flight\": why}");
 }
+
+TEST_CASE("what is wrong with one rank says nothing of what others get of other elements") {
+  // Rank 0 has yielded no gradient. Each rank has so many elements of a parameter.
+  const auto judged = [](const std::string& axis, const std::string& first, const std::string& second,
+                         const std::string& yielded, const std::string& gap) {
+    const auto program = [](int rank, const std::string& name, const std::string& piece, const std::string& events) {
+      return R"({"ranks": [[)" + std::to_string(rank) + ", " + std::to_string(rank + 1) + R"(]], "played": [)" +
+             std::to_string(rank) + R"(], "events": [{"event": "parameter", "id": 7, "name": ")" + name +
+             R"(", "shape": [4], "pieces": [{"range": )" + piece + "}]}, " + events +
+             R"({"event": "step", "step": 0, "micro_batches": 1, "tokens": [null]}, {"event": "end"}]})";
+    };
+    const auto contribution = [](const std::string& range) {
+      return R"({"event": "contribution", "step": 0, "micro_batch": 0, "parameter": 7, "range": )" + range +
+             R"(, "source": 0}, )";
+    };
+    const std::string result = R"({"event": "result", "step": 0, "parameter": 7, "piece": 0, "content": )";
+    const std::string name = second == "[0, 4]" ? "b" : "a";
+    return verify_extraction(
+        extraction_source(
+            R"({"lockstep_extract": 1, "world": 2, "mesh": {"axes": [")" + axis +
+            R"("], "sizes": [2]}, "data_axes": [], "loss": "mean", "programs": [)" +
+            program(0, "a", first,
+                    (yielded.empty() ? "" : contribution(yielded)) + result + "null}, " +
+                        R"({"event": "gap", "step": 0, "why": "nothing was yielded", "wrong": true)" + gap + "}, ") +
+            ", " +
+            program(1, name, second,
+                    contribution(second) + result + (name == "b" ? "[[0, 4," : "[[0, 2,") + R"( [["1", 0, 0]]]]}, )") +
+            "]}"),
+        {});
+  };
+  const auto said = [](const VerifyResult& found) {
+    std::vector<std::string> all;
+    for (const VerifiedPiece& one : found.pieces) {
+      std::string text = one.verdict == VerifiedPiece::Verdict::right ? "right" : "wrong";
+      for (const int rank : one.ranks) text += " " + std::to_string(rank);
+      all.push_back(text);
+    }
+    return all;
+  };
+  // Another parameter, whether the gap names this one or none, and other elements of the same.
+  CHECK(said(judged("pp", "[0, 4]", "[0, 4]", "", "")) == std::vector<std::string>{"wrong 0", "right 1"});
+  CHECK(said(judged("pp", "[0, 4]", "[0, 4]", "", R"(, "parameters": [7])")) ==
+        std::vector<std::string>{"wrong 0", "right 1"});
+  CHECK(said(judged("tp", "[0, 2]", "[2, 4]", "", "")) == std::vector<std::string>{"wrong 0", "right 1"});
+  // Elements that the rank has as well, or to which it contributes, are not right.
+  CHECK(said(judged("tp", "[1, 3]", "[2, 4]", "", "")) == std::vector<std::string>{"wrong 0"});
+  CHECK(said(judged("tp", "[0, 2]", "[2, 4]", "[0, 2]", "")) == std::vector<std::string>{"wrong 0", "right 1"});
+  CHECK(said(judged("tp", "[0, 2]", "[2, 4]", "[0, 4]", "")) == std::vector<std::string>{"wrong 0"});
+}

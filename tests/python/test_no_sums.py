@@ -29,6 +29,19 @@ for _ in range(2):
     %s
 model.weight.grad = held; optimizer.step()
 """
+# Stage 0 does with the gradient of its output what is put in.
+STAGES = """
+model = nn.Sequential(nn.Linear(4, 4, bias=False)) if R == 0 else nn.Sequential(nn.Identity(), nn.Linear(4, 4, bias=False))
+optimizer = sgd(model)
+if R == 0:
+    y = model(torch.randn(3, 4)); dist.send(y.detach(), 1)
+    %s
+else:
+    x = torch.empty(3, 4); dist.recv(x, 0); x.requires_grad_()
+    model(x).square().mean().backward(); dist.send(x.grad, 0)
+optimizer.step()
+"""
+PIPELINE = {"mesh": {"axes": ["pp"], "sizes": [2], "ranks": [0, 1]}, "data_axes": [], "ranks": 2}
 TWO_BY_TWO = {"axes": ["dp", "tp"], "sizes": [2, 2], "ranks": [0, 1, 2, 3]}
 NOBODY = "memory that nobody has written"
 CASES = {
@@ -86,6 +99,8 @@ CASES = {
     "a rank without data":
         ("model = nn.Linear(4, 4); optimizer = sgd(model); l = loss(model)\nif R: l.backward()\nfor p in model.parameters():\n    p.grad = torch.zeros_like(p) if p.grad is None else p.grad\n"
          "reduced(model); optimizer.step()\n", {}, "undecided", "no backward pass has yielded a gradient"),
+    "one stage of two forgets its backward pass": (STAGES % "s = torch.empty(3, 4); dist.recv(s, 1)", PIPELINE, "mismatch", "no backward pass has yielded a gradient"),
+    "no stage of two forgets its backward pass": (STAGES % "s = torch.empty(3, 4); dist.recv(s, 1); y.backward(s)", PIPELINE, "match", ""),
     "a gradient by hand": ("model = nn.Linear(4, 4); optimizer = sgd(model); loss(model)\nfor p in model.parameters(): p.grad = torch.rand_like(p)\noptimizer.step()\n", {},
                            "undecided", "no backward pass has yielded a gradient"),
 }
@@ -101,6 +116,8 @@ def test_what_is_no_sum_of_gradients_is_wrong_and_what_may_be_one_is_not(tmp_pat
     extract(tmp_path / "step.json", tmp_path / "script.py", **{"loss": "mean", **settings})
     report = judged("check", tmp_path / "step.json")
     assert report["verdict"] == verdict and said in json.dumps(report), json.dumps(report)[:3000]
+    if case == "one stage of two forgets its backward pass":
+        assert [(one["parameter"], one["ranks"], one["verdict"]) for one in report["results"]] == [("0.weight", [0], "wrong"), ("1.weight", [1], "right")]
 
 
 if __name__ == "__main__":

@@ -256,9 +256,10 @@ class ProgramRun(Run):
 
     def finish_step(self):
         """Where nothing was yielded, that optimizers get nothing is as it should be, and yet nobody trains."""
-        if not self.yielded and any(not parameter.frozen for parameter in self.adapter.parameters.all):
+        numbers = [parameter.number for parameter in self.adapter.parameters.all if not parameter.frozen]
+        if not self.yielded and numbers:
             # What comes of other ranks may be all that there is, and somebody may have computed gradients without autograd.
-            self.say_wrong("no backward pass has yielded a gradient", None, self.step, self.computed and not self.has_others)
+            self.say_wrong("no backward pass has yielded a gradient", numbers, self.step, self.computed and not self.has_others)
         self.yielded = self.computed = self.has_others = False
         super().finish_step()
 
@@ -286,8 +287,8 @@ class ProgramRun(Run):
 
     def say_wrong(self, why, numbers, step, is_certain):
         """What is not judged, or is known to be wrong."""
-        line = {"step": step} if numbers is None else {"step": step, "parameters": numbers}
-        self.gaps.write(dict(line, why=why, wrong=True) if is_certain else dict(line, why=why))
+        line = {"step": step, "parameters": numbers, "why": why}
+        self.gaps.write(dict(line, wrong=True) if is_certain else line)
 
     def begin_backward(self, within=False):
         """What follows an optimizer's step, as a gathering of the new parameters, belongs to it: the script is stopped at the next backward pass."""
