@@ -60,6 +60,44 @@ TEST_CASE("batches of both sides are the same") {
   CHECK(tells(mistakes_beside("--deepspeed", R"({ "zero_optimization": { "stage": 1 } })"), "needs to be provided"));
 }
 
+TEST_CASE("Megatron's number of micro-batches is DeepSpeed's, whichever keys say it") {
+  const std::string micro = R"("train_micro_batch_size_per_gpu": 1)", batch = R"("train_batch_size": 16)";
+  const auto mistakes = [](const std::string& arguments, const std::string& keys) {
+    return mistakes_beside("--deepspeed " + arguments, "{ " + keys + R"(, "zero_optimization": { "stage": 1 } })");
+  };
+  for (const std::string& engine : {"--no-pipeline-parallel ", ""}) {
+    const std::string two = engine + "--global-batch-size 16 ";
+    CHECK(mistakes(two, micro + R"(, "gradient_accumulation_steps": 2)").empty());
+    CHECK(
+        tells(mistakes(two, micro + R"(, "gradient_accumulation_steps": 4)"),
+              "--global-batch-size: Megatron runs 2 micro-batches (16 / (1 × 8 data-parallel ranks)), but DeepSpeed's "
+              "configuration says 4"));
+    CHECK(tells(mistakes(two, micro), "Megatron runs 2 micro-batches"));
+    // Of the batch alone DeepSpeed makes one micro-batch.
+    CHECK(tells(mistakes(two, batch), "configuration says 1"));
+    CHECK(mistakes(two + "--micro-batch-size 2", batch).empty());
+    CHECK(tells(mistakes(engine + "--global-batch-size 12", micro), "12 does not divide by micro_batch_size 1"));
+    CHECK(tells(mistakes(engine + "--global-batch-size 0", micro), "expected a number of at least 1"));
+    CHECK(tells(mistakes(engine + "--micro-batch-size 0", batch), "expected a number of at least 1"));
+  }
+}
+
+TEST_CASE("without a global batch Megatron runs one micro-batch") {
+  const std::string launch =
+      "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 8 "
+      "--seq-length 32 --max-position-embeddings 32 --micro-batch-size 1 --deepspeed --no-pipeline-parallel\n";
+  const auto mistakes = [&](const std::string& batch) {
+    ImportRequest request = request_of_file("megatron", "train.sh", launch, 0);
+    request.files.push_back(std::make_shared<const Source>(
+        Source{"ds.json", R"({ "train_micro_batch_size_per_gpu": 1, "train_batch_size": )" + batch + " }"}));
+    return messages(request);
+  };
+  CHECK(tells(mistakes("16"),
+              "train_batch_size: Megatron runs 1 micro-batch (2 / (1 × 2 data-parallel ranks)), but DeepSpeed's "
+              "configuration says 8"));
+  CHECK(mistakes("2").empty());
+}
+
 TEST_CASE("what Megatron-DeepSpeed or DeepSpeed refuses is refused") {
   // The pipeline engine runs one stage as well.
   CHECK(tells(mistakes_beside("--deepspeed", zero_of(2)), "pipeline engine refuses ZeRO stage 2"));
