@@ -18,12 +18,10 @@ constexpr const char* release = "Megatron-DeepSpeed 4efb479d (16 July 2025)";
 
 /// One expert is none: model/utils.py and pretrain_gpt.py ask for more than one. With more, each layer's number stands
 /// in a list, and every second layer has them, which the presets do not know.
-void set_experts(ScenarioBuilder& builder, Settings& settings) {
-  const Setting* experts = settings.find("num_experts");
-  const bool is_one =
-      experts != nullptr && (experts->value.is_string() || experts->value.is_number()) && experts->value.text() == "1";
-  if (is_one) {
-    builder.meaning("num_experts", "nothing: one expert is a dense layer");
+void set_experts(ScenarioBuilder& builder) {
+  const Json* experts = builder.value("num_experts");
+  if (experts != nullptr && (experts->is_string() || experts->is_number()) && experts->text() == "1") {
+    builder.disregard("num_experts", "nothing: one expert is a dense layer");
   } else if (builder.given("num_experts")) {
     builder.mistake("num_experts",
                     "lockstep's presets have no experts as Megatron-DeepSpeed builds them, with biases and in every "
@@ -137,14 +135,7 @@ Imported import_megatron_deepspeed(const ImportRequest& request, MegatronSource 
                     "lockstep import megatron SCRIPT DEEPSPEED_CONFIGURATION");
     return {};
   }
-  Settings settings = std::move(source.settings);
-  if (const Setting* experts = settings.find("num_experts");
-      experts != nullptr && experts->value.is_string() && experts->value.text() == "1") {
-    Setting none = *experts;
-    none.value = Json();
-    settings.set(none);
-  }
-  ScenarioBuilder builder(request, "megatron", settings, diagnostics);
+  ScenarioBuilder builder(request, "megatron", std::move(source.settings), diagnostics);
   builder.other_framework("deepspeed", "nothing: DeepSpeed reduces the gradients");
   builder.also_knows("deepspeed");
   std::vector<std::string> flags;
@@ -179,7 +170,7 @@ Imported import_megatron_deepspeed(const ImportRequest& request, MegatronSource 
   set_batch_of_both(builder, dp, diagnostics);
   check_deepspeed_batch_is_given(builder);
   refuse_what_deepspeed_removed(builder);
-  set_experts(builder, settings);
+  set_experts(builder);
   set_megatron_model(builder, tp);
   builder.meaning("bf16", "nothing: DeepSpeed's configuration says the precision");
   builder.meaning("fp16", "nothing: DeepSpeed's configuration says the precision");

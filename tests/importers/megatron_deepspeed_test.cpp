@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Megatron-DeepSpeed: Megatron's arguments beside a configuration of DeepSpeed. What becomes of right ones is in
 // cases/.
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -119,7 +120,20 @@ TEST_CASE("what nobody has measured of Megatron-DeepSpeed is not judged") {
   CHECK(tells(mistakes_beside("--deepspeed --num-experts 64 64 128 --mlp-type residual", zero_of(1)),
               "no experts as Megatron-DeepSpeed builds them"));
   CHECK(mistakes_beside("--deepspeed --num-experts 1 --moe-expert-parallel-size 8", zero_of(1)).empty());
+  CHECK(tells(mistakes_beside("--deepspeed --num-experts 2", zero_of(1)), "no experts as Megatron-DeepSpeed"));
   CHECK(tells(mistakes_beside("--deepspeed --mos", zero_of(1)), "loss of distillation"));
+}
+
+TEST_CASE("one expert is listed with its number, and is a dense layer") {
+  ImportRequest request = request_of_file("megatron", "train.sh", handing_over + "--deepspeed --num-experts 1\n", 0);
+  request.files.push_back(std::make_shared<const Source>(Source{"ds.json", zero_of(1)}));
+  const Imported imported = import_configuration(request);
+  const auto row = std::find_if(imported.used.begin(), imported.used.end(),
+                                [](const ImportedKey& key) { return key.key == "--num-experts"; });
+  REQUIRE(row != imported.used.end());
+  CHECK(row->value == "1");
+  CHECK(row->meaning == "nothing: one expert is a dense layer");
+  CHECK(imported.scenario.find("model")->find("experts") == nullptr);
 }
 
 TEST_CASE("without --deepspeed its arguments are no silent Megatron-LM") {
