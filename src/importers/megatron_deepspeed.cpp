@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/base/counted.h"
 #include "src/importers/deepspeed.h"
 #include "src/importers/megatron_flags.h"
@@ -119,6 +121,15 @@ void refuse_without_deepspeed(ScenarioBuilder& builder) {
   if (builder.integer("moe_expert_parallel_size", 1) != 1)
     builder.mistake("moe_expert_parallel_size",
                     "Megatron-LM does not read it: it needs --deepspeed, or is --expert-model-parallel-size");
+  // The experts of both stand in other layers, and one expert is none to Megatron-DeepSpeed alone.
+  const auto& all = builder.settings().all();
+  const auto of_fork = std::find_if(all.begin(), all.end(), [](const Setting& setting) {
+    return setting.origin.starts_with("Megatron-DeepSpeed") && !setting.value.is_null();
+  });
+  if (builder.given("num_experts") && of_fork != all.end())
+    builder.mistake("num_experts", fmt::format("Megatron-LM does not know {}, which stands beside it: the experts are "
+                                               "those of Megatron-DeepSpeed, which needs --deepspeed for them",
+                                               of_fork->written));
   builder.boolean("deepspeed", false);
   builder.boolean("no_pipeline_parallel", false);
   builder.integer("zero_stage");

@@ -23,6 +23,7 @@ class ScenarioBuilder {
 
   const ImportRequest& request() const { return request_; }
   const KeyTable& table() const { return table_; }
+  const Settings& settings() const { return settings_; }
 
   // Values. A key that was not given, or is null, has none.
   std::optional<std::int64_t> integer(std::string_view key);

@@ -66,7 +66,7 @@ TEST_CASE("Megatron's number of micro-batches is DeepSpeed's, whichever keys say
   const auto mistakes = [](const std::string& arguments, const std::string& keys) {
     return mistakes_beside("--deepspeed " + arguments, "{ " + keys + R"(, "zero_optimization": { "stage": 1 } })");
   };
-  for (const std::string& engine : {"--no-pipeline-parallel ", ""}) {
+  for (const std::string engine : {"--no-pipeline-parallel ", ""}) {
     const std::string two = engine + "--global-batch-size 16 ";
     CHECK(mistakes(two, micro + R"(, "gradient_accumulation_steps": 2)").empty());
     CHECK(
@@ -139,4 +139,15 @@ TEST_CASE("one expert is listed with its number, and is a dense layer") {
 TEST_CASE("without --deepspeed its arguments are no silent Megatron-LM") {
   CHECK(tells(mistakes_beside("--ds-sequence-parallel-size 2", ""), "with --deepspeed alone"));
   CHECK(mistakes_beside("--ds-sequence-parallel-size 1 --zero-stage 1", "").empty());
+  CHECK(mistakes_beside("--topk 2 --expert-interval 2 --create-moe-param-group", "").empty());
+}
+
+TEST_CASE("experts beside an argument of Megatron-DeepSpeed are not those of Megatron-LM") {
+  const std::string experts = "--disable-bias-linear --num-experts 4 ";
+  CHECK(mistakes_beside(experts, "").empty());
+  for (const std::string argument : {"--topk 2", "--expert-interval 2", "--create-moe-param-group",
+                                     "--enable-expert-tensor-parallelism", "--moe-loss-coeff 0.01", "--zero-stage 1"})
+    CHECK(tells(mistakes_beside(experts + argument, ""), "--num-experts: Megatron-LM does not know " +
+                                                             argument.substr(0, argument.find(' ')) +
+                                                             ", which stands beside it"));
 }
