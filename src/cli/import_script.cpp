@@ -22,9 +22,12 @@ const std::string& one_script(const std::vector<std::string>& files, const std::
   if (format != "megatron")
     usage_error(fmt::format("--run runs launch scripts of Megatron-LM, and {} has none: leave it out", format));
   constexpr std::size_t most = 2;
-  if (files.empty() || files.size() > most || files.front() == "-")
-    usage_error(fmt::format("--run runs one launch script that is a file, found {}",
-                            files.size() == 1 ? "standard input" : counted(files.size(), "file")));
+  if (!files.empty() && files.front() == "-")
+    usage_error("--run runs one launch script that is a file, found standard input");
+  if (files.empty() || files.size() > most)
+    usage_error(fmt::format(
+        "--run runs one launch script that is a file, and behind it may stand DeepSpeed's configuration; found {}",
+        counted(files.size(), "file")));
   return files.front();
 }
 

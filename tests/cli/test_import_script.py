@@ -329,9 +329,10 @@ def test_the_example_of_the_document(run, script, tmp_path):
 
 @pytest.mark.parametrize("arguments, message", [
     (["deepspeed", "--run", "train.sh"], "--run runs launch scripts of Megatron-LM, and deepspeed has none: leave it out"),
-    (["megatron", "--run"], "--run runs one launch script that is a file, found 0 files"),
+    (["megatron", "--run"], "--run runs one launch script that is a file, and behind it may stand DeepSpeed's configuration; found 0 files"),
     (["megatron", "--run", "-"], "--run runs one launch script that is a file, found standard input"),
-    (["megatron", "--run", "train.sh", "sizes.sh", "x"], "--run runs one launch script that is a file, found 3 files"),
+    (["megatron", "--run", "-", "sizes.sh"], "--run runs one launch script that is a file, found standard input"),
+    (["megatron", "--run", "train.sh", "sizes.sh", "x"], "--run runs one launch script that is a file, and behind it may stand DeepSpeed's configuration; found 3 files"),
     (["megatron", "--run", "train.sh", "nothing.json"], "error: there is no file nothing.json\n"),
     (["megatron", "--run", "nothing.sh"], "error: there is no file nothing.sh\n"),
     (["megatron", "--run", "/dev/null"], "error: --run runs a file, and /dev/null is a pipe or a device\n"),
