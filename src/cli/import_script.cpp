@@ -68,14 +68,6 @@ std::vector<Diagnostic> hints(const ScriptRun& run, const ImportRequest& request
   return result;
 }
 
-/// What follows from arguments that the script was not given.
-bool is_for_want_of_arguments(const Diagnostic& mistake) {
-  return mistake.message.find("needs a value") != std::string::npos ||
-         mistake.message.find("three or more arguments of the framework") != std::string::npos ||
-         mistake.message.find("number of ranks is not known") != std::string::npos ||
-         mistake.message.find("started no program") != std::string::npos;
-}
-
 /// The programs that were started besides the training, which has the most options, as to work something out; each
 /// once.
 std::vector<std::string> other_programs(const ScriptRun& run) {
@@ -140,12 +132,8 @@ Imported import_script(const std::vector<std::string>& files, ImportRequest requ
     }
   }
   if (!mistakes.empty()) {
-    if (!missing.empty()) {
-      // Without options it starts what it starts.
-      if (!shifts_arguments(run.source->text))
-        mistakes.erase(std::remove_if(mistakes.begin(), mistakes.end(), is_for_want_of_arguments), mistakes.end());
-      mistakes.insert(mistakes.begin(), Diagnostic{{}, missing});
-    }
+    // Others may follow from it: it comes first.
+    if (!missing.empty()) mistakes.insert(mistakes.begin(), Diagnostic{{}, missing});
     mistakes.insert(mistakes.end(), more.begin(), more.end());
     throw InputError(std::move(mistakes));
   }

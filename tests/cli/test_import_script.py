@@ -68,7 +68,8 @@ def test_set_is_its_environment_and_what_stands_behind_two_dashes_its_arguments(
     text = 'torchrun --nproc_per_node $1 pretrain_gpt.py --num-layers 2 %s "$2"\n' % ARGUMENTS
     assert layout(run("import", "megatron", "--run", script(text), "--", "4", "--swiglu")) == {"dp": 4}
     done = run("import", "megatron", "--run", script(text))
-    assert done.returncode == 2 and done.stderr == "error: train.sh takes 2 arguments and was given none; write them after --, in this order: $1, $2\n"
+    missing = "error: train.sh takes 2 arguments and was given none; write them after --, in this order: $1, $2\n"
+    assert done.returncode == 2 and done.stderr == missing + "error: the number of ranks is not known; give --world-size N\n"
 
 
 @needs_sandbox
@@ -196,6 +197,14 @@ def test_what_a_cluster_tells_its_first_node_is_there(run, script):
     text += "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
     assert layout(run("import", "megatron", "--run", script(text))) == {"dp": 2}
     assert "ended with status 3" in run("import", "megatron", "--run", script(text), "--set", "NODE_RANK=1").stderr
+
+
+@needs_sandbox
+def test_mistakes_beside_missing_arguments_are_said_too(run, script):
+    text = "TP=$1\ntorchrun --nproc_per_node 2 pretrain_gpt.py --tensor-model-parallel-size $TP %s --num-layers\n" % ARGUMENTS
+    lines = run("import", "megatron", "--run", script(text)).stderr
+    assert lines.startswith("error: train.sh takes 1 argument and was given none")
+    assert "--num-layers needs a value" in lines
 
 
 @needs_sandbox
