@@ -87,7 +87,17 @@ std::vector<std::string> other_programs(const ScriptRun& run) {
 }
 
 /// What the script was told, or found, that is not so elsewhere.
-void add_notes(const ScriptRun& run, Imported& imported) {
+void add_notes(const ScriptRun& run, const std::vector<std::string>& variables, Imported& imported) {
+  std::vector<std::string> read;
+  for (const auto& [name, value] : first_node_variables()) {
+    const bool given = std::any_of(variables.begin(), variables.end(),
+                                   [&](const std::string& one) { return one.starts_with(name + "="); });
+    if (!given && reads_variable(run.source->text, name))
+      read.push_back(fmt::format("{}, which was {} here", name, value));
+  }
+  if (!read.empty())
+    imported.assumed.push_back(
+        fmt::format("It reads {}, as on a first node; --set says otherwise.", fmt::join(read, ", and ")));
   if (const std::vector<std::string> others = other_programs(run); !others.empty())
     imported.assumed.push_back(
         fmt::format("The script started {} too, which did nothing: what it reads of {} was empty.",
@@ -112,7 +122,8 @@ Imported import_script(const std::vector<std::string>& files, ImportRequest requ
   const std::string& script = one_script(files, request.format);
   const std::shared_ptr<const Source> deepspeed =
       files.size() > 1 ? read_source(files.back(), "a configuration of DeepSpeed") : nullptr;
-  const ScriptRun run = run_script(script, request.variables, request.arguments);
+  const std::vector<std::string> variables = request.variables;
+  const ScriptRun run = run_script(script, variables, request.arguments);
   const std::vector<Diagnostic> more = hints(run, request);
   const std::string missing = missing_arguments(run, request.arguments.size());
   std::vector<Diagnostic> mistakes;
@@ -138,7 +149,7 @@ Imported import_script(const std::vector<std::string>& files, ImportRequest requ
     throw InputError(std::move(mistakes));
   }
   if (run.status != 0) imported.assumed.push_back(more.front().message + ".");
-  add_notes(run, imported);
+  add_notes(run, variables, imported);
   return imported;
 }
 

@@ -200,6 +200,25 @@ def test_what_a_cluster_tells_its_first_node_is_there(run, script):
 
 
 @needs_sandbox
+@pytest.mark.parametrize("text, noted", [
+    ('if [ -n "$RANK" ]; then NODES=4; else NODES=1; fi', "RANK, which was 0 here"),
+    ("NODES=1; [[ ${RANK:-} == 0 ]] && NODES=4", "RANK, which was 0 here"),
+    ("NODES=4; MASTER_ADDR=${MASTER_ADDR:-127.0.0.1}; export NODE_RANK", "MASTER_ADDR, which was localhost here, and NODE_RANK, which was 0 here"),
+    ("NODES=4\nif false; then\nRANK=1\nfi\n: $RANK", "RANK, which was 0 here"),
+    ("NODES=4; [[ $RANK==1 ]]", "RANK, which was 0 here"),
+    ("NODES=4\n: ${MASTER_PORT:=1}", "MASTER_PORT, which was 29500 here"),
+    ("NODES=4\nexport MASTER_ADDR=$(hostname | head -n 1)\nRANK=1 # of two\n: $RANK $MASTER_ADDR $MY_RANK # RANKS", ""),
+    ("NODES=4\n# $RANK", "")])
+def test_what_a_script_reads_of_a_first_node_is_named(run, script, text, noted):
+    text += "\ntorchrun --nproc_per_node 2 --nnodes $NODES pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text))
+    assert layout(done) == {"dp": 8}
+    assert re.findall("It reads (.*), as on a first node; --set says otherwise", done.stderr) == ([noted] if noted else [])
+    if noted.startswith("RANK"):
+        assert "It reads" not in run("import", "megatron", "--run", script(text), "--set", "RANK=0").stderr
+
+
+@needs_sandbox
 def test_mistakes_beside_missing_arguments_are_said_too(run, script):
     text = "TP=$1\ntorchrun --nproc_per_node 2 pretrain_gpt.py --tensor-model-parallel-size $TP %s --num-layers\n" % ARGUMENTS
     lines = run("import", "megatron", "--run", script(text)).stderr
