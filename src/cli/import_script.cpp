@@ -22,9 +22,12 @@ const std::string& one_script(const std::vector<std::string>& files, const std::
   if (format != "megatron")
     usage_error(fmt::format("--run runs launch scripts of Megatron-LM, and {} has none: leave it out", format));
   constexpr std::size_t most = 2;
-  if (files.empty() || files.size() > most || files.front() == "-")
-    usage_error(fmt::format("--run runs one launch script that is a file, found {}",
-                            files.size() == 1 ? "standard input" : counted(files.size(), "file")));
+  if (!files.empty() && files.front() == "-")
+    usage_error("--run runs one launch script that is a file, found standard input");
+  if (files.empty() || files.size() > most)
+    usage_error(fmt::format(
+        "--run runs one launch script that is a file, and behind it may stand DeepSpeed's configuration; found {}",
+        counted(files.size(), "file")));
   return files.front();
 }
 
@@ -65,14 +68,6 @@ std::vector<Diagnostic> hints(const ScriptRun& run, const ImportRequest& request
   return result;
 }
 
-/// What follows from arguments that the script was not given.
-bool is_for_want_of_arguments(const Diagnostic& mistake) {
-  return mistake.message.find("needs a value") != std::string::npos ||
-         mistake.message.find("three or more arguments of the framework") != std::string::npos ||
-         mistake.message.find("number of ranks is not known") != std::string::npos ||
-         mistake.message.find("started no program") != std::string::npos;
-}
-
 /// The programs that were started besides the training, which has the most options, as to work something out; each
 /// once.
 std::vector<std::string> other_programs(const ScriptRun& run) {
@@ -92,7 +87,17 @@ std::vector<std::string> other_programs(const ScriptRun& run) {
 }
 
 /// What the script was told, or found, that is not so elsewhere.
-void add_notes(const ScriptRun& run, Imported& imported) {
+void add_notes(const ScriptRun& run, const std::vector<std::string>& variables, Imported& imported) {
+  std::vector<std::string> read;
+  for (const auto& [name, value] : first_node_variables()) {
+    const bool given = std::any_of(variables.begin(), variables.end(),
+                                   [&](const std::string& one) { return one.starts_with(name + "="); });
+    if (!given && reads_variable(run.source->text, name))
+      read.push_back(fmt::format("{}, which was {} here", name, value));
+  }
+  if (!read.empty())
+    imported.assumed.push_back(
+        fmt::format("It reads {}, as on a first node; --set says otherwise.", fmt::join(read, ", and ")));
   if (const std::vector<std::string> others = other_programs(run); !others.empty())
     imported.assumed.push_back(
         fmt::format("The script started {} too, which did nothing: what it reads of {} was empty.",
@@ -117,7 +122,8 @@ Imported import_script(const std::vector<std::string>& files, ImportRequest requ
   const std::string& script = one_script(files, request.format);
   const std::shared_ptr<const Source> deepspeed =
       files.size() > 1 ? read_source(files.back(), "a configuration of DeepSpeed") : nullptr;
-  const ScriptRun run = run_script(script, request.variables, request.arguments);
+  const std::vector<std::string> variables = request.variables;
+  const ScriptRun run = run_script(script, variables, request.arguments);
   const std::vector<Diagnostic> more = hints(run, request);
   const std::string missing = missing_arguments(run, request.arguments.size());
   std::vector<Diagnostic> mistakes;
@@ -137,17 +143,13 @@ Imported import_script(const std::vector<std::string>& files, ImportRequest requ
     }
   }
   if (!mistakes.empty()) {
-    if (!missing.empty()) {
-      // Without options it starts what it starts.
-      if (!shifts_arguments(run.source->text))
-        mistakes.erase(std::remove_if(mistakes.begin(), mistakes.end(), is_for_want_of_arguments), mistakes.end());
-      mistakes.insert(mistakes.begin(), Diagnostic{{}, missing});
-    }
+    // Others may follow from it: it comes first.
+    if (!missing.empty()) mistakes.insert(mistakes.begin(), Diagnostic{{}, missing});
     mistakes.insert(mistakes.end(), more.begin(), more.end());
     throw InputError(std::move(mistakes));
   }
   if (run.status != 0) imported.assumed.push_back(more.front().message + ".");
-  add_notes(run, imported);
+  add_notes(run, variables, imported);
   return imported;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -129,6 +130,32 @@ std::vector<std::string> unset_variables(const std::string& text, const std::vec
     if (known.insert(name).second && result.size() < most_variables) result.push_back(name);
   });
   return result;
+}
+
+bool reads_variable(const std::string& text, const std::string& name) {
+  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  // Only a line of its own sets it for sure, above all branches, functions and texts for others.
+  static const std::regex branch(R"(^\s*(if|case|for|while|until|select|function)\b|(\(\)|&&|\|\||\{|\\)\s*$|<<)");
+  const std::regex sets("^(?:export\\s+)?" + name +
+                        R"(=("[^"]*"|'[^']*'|\$\([^()]*\)|`[^`]*`|[^\s"'`;|&()<>]*)\s*(;.*|#.*)?$)");
+  bool in_branch = false;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t begin = line.find_first_not_of(" \t");
+    if (begin == std::string::npos || line[begin] == '#') continue;
+    const bool is_short = line.size() <= longest_line;
+    for (std::size_t at = line.find(name); at != std::string::npos; at = line.find(name, at + 1)) {
+      const std::size_t end = at + name.size();
+      const bool is_word = (at == 0 || !is_part(line[at - 1])) && (end == line.size() || !is_part(line[end]));
+      const std::string_view rest = std::string_view(line).substr(end);
+      const bool is_set =
+          rest.starts_with("=") && !rest.starts_with("==") && (at == 0 || (line[at - 1] != '$' && line[at - 1] != '{'));
+      if (is_word && !is_set) return true;
+    }
+    in_branch = in_branch || !is_short || std::regex_search(line, branch);
+    if (!in_branch && std::regex_search(line, sets)) return false;
+  }
+  return false;
 }
 
 std::string text_of(const std::vector<ScriptArgument>& arguments, std::size_t first) {

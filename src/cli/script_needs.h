@@ -24,6 +24,10 @@ bool shifts_arguments(const std::string& text);
 /// The variables in capitals that it reads without a default and never sets, at most a few, in the order of the text.
 std::vector<std::string> unset_variables(const std::string& text, const std::vector<std::string>& given);
 
+/// Whether its text reads the variable, from its environment: it may before it sets it for sure. Rather once too often:
+/// a mention is taken for a read.
+bool reads_variable(const std::string& text, const std::string& name);
+
 /// "ENV (dsw or dlc), MODEL_SIZE (0.5B, 1.5B or others), BATCH_SIZE (--micro-batch-size)", from the argument `first`
 /// on.
 std::string text_of(const std::vector<ScriptArgument>& arguments, std::size_t first);

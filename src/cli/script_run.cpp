@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "src/base/budget.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 
@@ -200,9 +201,12 @@ ScriptRun run_once(const std::string& script, const fs::path& visible, const std
   std::ofstream list(folder.path() / "made", std::ios::binary);
   for (const std::string& name : made) list << name << "\n";
   list.close();
+  std::vector<std::string> all_variables;
+  for (const auto& [name, value] : first_node_variables()) all_variables.push_back(name + "=" + value);
+  all_variables.insert(all_variables.end(), variables.begin(), variables.end());  // of two the later one counts
   std::vector<std::string> words = {"bash", driver.string(),  folder.path().string(),
-                                    script, visible.string(), std::to_string(variables.size())};
-  words.insert(words.end(), variables.begin(), variables.end());
+                                    script, visible.string(), std::to_string(all_variables.size())};
+  words.insert(words.end(), all_variables.begin(), all_variables.end());
   words.insert(words.end(), arguments.begin(), arguments.end());
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error(fmt::format("cannot start bash: {}", std::strerror(errno)));
@@ -227,6 +231,14 @@ ScriptRun run_once(const std::string& script, const fs::path& visible, const std
 }
 
 }  // namespace
+
+const std::vector<std::pair<std::string, std::string>>& first_node_variables() {
+  static const auto variables = made_once([] {
+    return std::vector<std::pair<std::string, std::string>>{
+        {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}, {"NODE_RANK", "0"}, {"RANK", "0"}};
+  });
+  return variables;
+}
 
 ScriptRun run_script(const std::string& script, const std::vector<std::string>& variables,
                      const std::vector<std::string>& arguments) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/diagnostic.h"
@@ -28,6 +29,10 @@ struct ScriptRun {
   std::shared_ptr<const Source> deepspeed;
 };
 inline constexpr int script_seconds = 20;
+
+/// What a cluster tells its first node, and so the script, where the variables given do not say otherwise: names and
+/// values. A script may start something else by them.
+const std::vector<std::pair<std::string, std::string>>& first_node_variables();
 
 /// Runs a script of bash with these variables (NAME=VALUE) and arguments alone, in a file system in memory: with no
 /// network and no file of the machine but its libraries and, to be read, the folder of the script or of its repository,

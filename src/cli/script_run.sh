@@ -93,9 +93,7 @@ shown=$visible on_disk=$script
 case $visible/ in
   /tmp/ | /launch/ | /out/ | /dev/* | /proc/* | /usr/* | /lib*/* | /bin/* | /sbin/*) shown=/script script=/script/${script#"$visible"/} ;;
 esac
-# What a cluster tells its first node; it decides where ranks meet, never what they reduce.
-plain=(MASTER_ADDR=localhost MASTER_PORT=29500 NODE_RANK=0 RANK=0)
-plain+=(USER=user LANG=C.UTF-8 LC_ALL=C.UTF-8 HOME=/launch PATH=/usr/bin LOCKSTEP_OUT=/out "${variables[@]+"${variables[@]}"}")
+plain=(USER=user LANG=C.UTF-8 LC_ALL=C.UTF-8 HOME=/launch PATH=/usr/bin LOCKSTEP_OUT=/out "${variables[@]+"${variables[@]}"}")
 # In the sandbox: the files beside the script and in its repository are there by their names, in folders that can be written to; limits; the
 # script; and until those in the background have ended, but not for long.
 cat >"$tools/.run" <<'EOF'

@@ -64,7 +64,7 @@ Json json_number(const Rational& value) {
 
 const Setting* ScenarioBuilder::read(std::string_view key) {
   const Setting* setting = settings_.find(key);
-  if (setting == nullptr) return nullptr;
+  if (setting == nullptr || disregarded_.contains(key)) return nullptr;
   if (!setting->unresolved.empty()) {
     mistake(key, setting->unresolved);
     return nullptr;

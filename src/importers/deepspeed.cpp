@@ -69,7 +69,7 @@ void check_mesh(ScenarioBuilder& builder, std::int64_t dp) {
 
 }  // namespace
 
-void set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp) {
+std::int64_t set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp) {
   const auto batch = builder.integer("train_batch_size");
   const auto micro = builder.integer("train_micro_batch_size_per_gpu");
   const auto steps = builder.integer("gradient_accumulation_steps");
@@ -78,10 +78,10 @@ void set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp) {
         std::pair("gradient_accumulation_steps", steps)}) {
     if (value && *value < 1) {
       builder.mistake(key, "expected a number of at least 1");
-      return;
+      return 0;
     }
   }
-  if (dp == 0) return;  // said already
+  if (dp == 0) return 0;  // said already
   const std::int64_t all = batch.value_or(0);
   if (batch && micro && steps && all != *micro * *steps * dp) {
     builder.mistake("train_batch_size",
@@ -101,13 +101,15 @@ void set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp) {
   } else if (batch && all % dp != 0) {
     builder.mistake("train_batch_size",
                     fmt::format("it does not divide by {} data-parallel ranks; DeepSpeed refuses that", dp));
-  } else if (steps) {
-    builder.micro_batches(*steps);
-  } else if (batch && micro) {
-    builder.micro_batches(all / (*micro * dp));
+  } else if (steps || (batch && micro)) {
+    const std::int64_t count = steps ? *steps : all / (*micro * dp);
+    builder.micro_batches(count);
+    return count;
   } else {
     builder.assume("One micro-batch: gradient_accumulation_steps is 1 where the configuration does not say it.");
+    return 1;
   }
+  return 0;
 }
 
 void check_deepspeed_batch_is_given(ScenarioBuilder& builder) {

@@ -11,8 +11,8 @@ namespace lockstep::importers {
 Settings read_deepspeed(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics);
 
 /// batch.micro_batches from train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps, two of
-/// which give the third.
-void set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp);
+/// which give the third. The number of micro-batches; 0 and a mistake where they are wrong.
+std::int64_t set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp);
 
 /// A mistake where neither the batch nor the micro-batch is there: DeepSpeed refuses that.
 void check_deepspeed_batch_is_given(ScenarioBuilder& builder);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/base/counted.h"
 #include "src/importers/deepspeed.h"
 #include "src/importers/megatron_flags.h"
@@ -18,12 +20,10 @@ constexpr const char* release = "Megatron-DeepSpeed 4efb479d (16 July 2025)";
 
 /// One expert is none: model/utils.py and pretrain_gpt.py ask for more than one. With more, each layer's number stands
 /// in a list, and every second layer has them, which the presets do not know.
-void set_experts(ScenarioBuilder& builder, Settings& settings) {
-  const Setting* experts = settings.find("num_experts");
-  const bool is_one =
-      experts != nullptr && (experts->value.is_string() || experts->value.is_number()) && experts->value.text() == "1";
-  if (is_one) {
-    builder.meaning("num_experts", "nothing: one expert is a dense layer");
+void set_experts(ScenarioBuilder& builder) {
+  const Json* experts = builder.value("num_experts");
+  if (experts != nullptr && (experts->is_string() || experts->is_number()) && experts->text() == "1") {
+    builder.disregard("num_experts", "nothing: one expert is a dense layer");
   } else if (builder.given("num_experts")) {
     builder.mistake("num_experts",
                     "lockstep's presets have no experts as Megatron-DeepSpeed builds them, with biases and in every "
@@ -58,23 +58,43 @@ void check_sequence_parallelism(ScenarioBuilder& builder, std::int64_t tp, std::
                   "it");
 }
 
-/// DeepSpeed divides what is back-propagated by its own number of micro-batches (runtime/engine.py); how many there are
-/// is Megatron's number without the pipeline engine.
-void check_batch(ScenarioBuilder& builder, std::int64_t dp) {
-  const std::int64_t micro = builder.integer("micro_batch_size", 1), global = builder.integer("global_batch_size", 0);
+/// What Megatron runs (microbatches.py), against DeepSpeed's configuration. Before each step Megatron-DeepSpeed sets
+/// DeepSpeed's batch to its own (training.py, set_train_batch_size); what that leaves as it was, such as ZeRO's number
+/// of micro-batches, was not measured.
+void set_batch_of_both(ScenarioBuilder& builder, std::int64_t dp, const Diagnostics& diagnostics) {
+  constexpr const char* changed =
+      "Megatron-DeepSpeed changes DeepSpeed's before each step (training.py), which lockstep does not describe";
+  const std::size_t before = diagnostics.size();
+  const std::int64_t micro = builder.integer("micro_batch_size", 1);
+  const std::optional<std::int64_t> global = builder.integer("global_batch_size");
   const std::int64_t of_deepspeed = builder.integer("train_batch_size", 0);
   const std::int64_t micro_of_deepspeed = builder.integer("train_micro_batch_size_per_gpu", 0);
-  if (dp == 0 || micro < 1) return;
-  if (of_deepspeed > 0 && global > 0 && of_deepspeed != global) {
-    builder.mistake(
-        "global_batch_size",
-        fmt::format("it is {}, but DeepSpeed's train_batch_size is {}: the loss would be divided by another "
-                    "number of micro-batches than there are",
-                    global, of_deepspeed));
+  if (micro < 1) builder.mistake("micro_batch_size", "expected a number of at least 1");
+  if (global && *global < 1) builder.mistake("global_batch_size", "expected a number of at least 1");
+  if (dp > 0 && of_deepspeed > 0 && global && *global != of_deepspeed) {
+    builder.mistake("global_batch_size", fmt::format("it is {}, but DeepSpeed's train_batch_size is {}: {}", *global,
+                                                     of_deepspeed, changed));
   }
-  if (micro_of_deepspeed > 0 && micro_of_deepspeed != micro) {
+  if (dp > 0 && micro_of_deepspeed > 0 && micro_of_deepspeed != micro) {
     builder.mistake("micro_batch_size", fmt::format("it is {}, but DeepSpeed's train_micro_batch_size_per_gpu is {}",
                                                     micro, micro_of_deepspeed));
+  }
+  const std::int64_t counted_by_deepspeed = set_deepspeed_batch(builder, dp);
+  if (diagnostics.size() != before || dp == 0) return;
+  const std::int64_t batch = global.value_or(micro * dp);
+  if (batch % (micro * dp) != 0) {
+    builder.mistake("global_batch_size", fmt::format("{} does not divide by micro_batch_size {} times data-parallel "
+                                                     "size {}",
+                                                     batch, micro, dp));
+  } else if (batch / (micro * dp) != counted_by_deepspeed) {
+    const auto given = [&](const char* key) { return builder.given(key); };
+    const char* key = given("global_batch_size")             ? "global_batch_size"
+                      : given("gradient_accumulation_steps") ? "gradient_accumulation_steps"
+                                                             : "train_batch_size";
+    builder.mistake(key, fmt::format("Megatron runs {} ({} / ({} × {})), but DeepSpeed's configuration "
+                                     "says {}: {}",
+                                     counted(batch / (micro * dp), "micro-batch"), batch, micro,
+                                     counted(dp, "data-parallel rank"), counted_by_deepspeed, changed));
   }
 }
 
@@ -101,6 +121,15 @@ void refuse_without_deepspeed(ScenarioBuilder& builder) {
   if (builder.integer("moe_expert_parallel_size", 1) != 1)
     builder.mistake("moe_expert_parallel_size",
                     "Megatron-LM does not read it: it needs --deepspeed, or is --expert-model-parallel-size");
+  // The experts of both stand in other layers, and one expert is none to Megatron-DeepSpeed alone.
+  const auto& all = builder.settings().all();
+  const auto of_fork = std::find_if(all.begin(), all.end(), [](const Setting& setting) {
+    return setting.origin.starts_with("Megatron-DeepSpeed") && !setting.value.is_null();
+  });
+  if (builder.given("num_experts") && of_fork != all.end())
+    builder.mistake("num_experts", fmt::format("Megatron-LM does not know {}, which stands beside it: the experts are "
+                                               "those of Megatron-DeepSpeed, which needs --deepspeed for them",
+                                               of_fork->written));
   builder.boolean("deepspeed", false);
   builder.boolean("no_pipeline_parallel", false);
   builder.integer("zero_stage");
@@ -117,14 +146,7 @@ Imported import_megatron_deepspeed(const ImportRequest& request, MegatronSource 
                     "lockstep import megatron SCRIPT DEEPSPEED_CONFIGURATION");
     return {};
   }
-  Settings settings = std::move(source.settings);
-  if (const Setting* experts = settings.find("num_experts");
-      experts != nullptr && experts->value.is_string() && experts->value.text() == "1") {
-    Setting none = *experts;
-    none.value = Json();
-    settings.set(none);
-  }
-  ScenarioBuilder builder(request, "megatron", settings, diagnostics);
+  ScenarioBuilder builder(request, "megatron", std::move(source.settings), diagnostics);
   builder.other_framework("deepspeed", "nothing: DeepSpeed reduces the gradients");
   builder.also_knows("deepspeed");
   std::vector<std::string> flags;
@@ -156,11 +178,10 @@ Imported import_megatron_deepspeed(const ImportRequest& request, MegatronSource 
   // core/sequence_parallel/cross_entropy.py: the losses of all ranks are gathered, and backward keeps the own slice.
   if (sp > 1) builder.option("ulysses_loss", Json::string("gathered_own_slice"));
   check_stage(builder);
-  check_batch(builder, dp);
-  set_deepspeed_batch(builder, dp);
+  set_batch_of_both(builder, dp, diagnostics);
   check_deepspeed_batch_is_given(builder);
   refuse_what_deepspeed_removed(builder);
-  set_experts(builder, settings);
+  set_experts(builder);
   set_megatron_model(builder, tp);
   builder.meaning("bf16", "nothing: DeepSpeed's configuration says the precision");
   builder.meaning("fp16", "nothing: DeepSpeed's configuration says the precision");

@@ -27,6 +27,11 @@ void ScenarioBuilder::meaning(std::string_view key, std::string text) {
   meanings_.insert_or_assign(std::string(key), std::move(text));
 }
 
+void ScenarioBuilder::disregard(std::string_view key, std::string text) {
+  meaning(key, std::move(text));
+  disregarded_.emplace(key);
+}
+
 void ScenarioBuilder::mistake(std::string_view key, std::string message) {
   const Setting* setting = settings_.find(key);
   if (setting == nullptr) {
@@ -314,7 +319,7 @@ void ScenarioBuilder::add_origins(Imported& imported) const {
 Imported ScenarioBuilder::finish(const std::string& title, const std::string& name) {
   for (const Setting& setting : settings_.all()) {
     const ConfigurationKey* row = table_.row(setting.key);
-    if (row == nullptr) continue;
+    if (row == nullptr || disregarded_.contains(setting.key)) continue;
     if (!row->goes_to.empty()) pass_on(setting, *row);
     if (!setting.unresolved.empty()) {
       mistake(setting.key, setting.unresolved);

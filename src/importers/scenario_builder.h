@@ -23,6 +23,7 @@ class ScenarioBuilder {
 
   const ImportRequest& request() const { return request_; }
   const KeyTable& table() const { return table_; }
+  const Settings& settings() const { return settings_; }
 
   // Values. A key that was not given, or is null, has none.
   std::optional<std::int64_t> integer(std::string_view key);
@@ -43,6 +44,8 @@ class ScenarioBuilder {
 
   /// What the key is listed with, in place of its row's meaning.
   void meaning(std::string_view key, std::string text);
+  /// From now on the key reads as if it had not been given; it is listed with its value and this.
+  void disregard(std::string_view key, std::string text);
   /// A mistake at the key's value; without the key, at no place.
   void mistake(std::string_view key, std::string message);
   /// The words that keys are written with, for "did you mean"; without them, the table's.
@@ -102,7 +105,7 @@ class ScenarioBuilder {
   KeyTable table_;
   Settings settings_;
   Diagnostics& diagnostics_;
-  std::set<std::string, std::less<>> mistaken_;
+  std::set<std::string, std::less<>> mistaken_, disregarded_;
   std::map<std::string, std::string, std::less<>> meanings_;
   std::vector<std::string> assumed_, spellings_;
   Json layout_ = Json::object(), sizes_ = Json::object(), options_ = Json::object();

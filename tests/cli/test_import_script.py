@@ -68,7 +68,8 @@ def test_set_is_its_environment_and_what_stands_behind_two_dashes_its_arguments(
     text = 'torchrun --nproc_per_node $1 pretrain_gpt.py --num-layers 2 %s "$2"\n' % ARGUMENTS
     assert layout(run("import", "megatron", "--run", script(text), "--", "4", "--swiglu")) == {"dp": 4}
     done = run("import", "megatron", "--run", script(text))
-    assert done.returncode == 2 and done.stderr == "error: train.sh takes 2 arguments and was given none; write them after --, in this order: $1, $2\n"
+    missing = "error: train.sh takes 2 arguments and was given none; write them after --, in this order: $1, $2\n"
+    assert done.returncode == 2 and done.stderr == missing + "error: the number of ranks is not known; give --world-size N\n"
 
 
 @needs_sandbox
@@ -196,6 +197,33 @@ def test_what_a_cluster_tells_its_first_node_is_there(run, script):
     text += "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
     assert layout(run("import", "megatron", "--run", script(text))) == {"dp": 2}
     assert "ended with status 3" in run("import", "megatron", "--run", script(text), "--set", "NODE_RANK=1").stderr
+
+
+@needs_sandbox
+@pytest.mark.parametrize("text, noted", [
+    ('if [ -n "$RANK" ]; then NODES=4; else NODES=1; fi', "RANK, which was 0 here"),
+    ("NODES=1; [[ ${RANK:-} == 0 ]] && NODES=4", "RANK, which was 0 here"),
+    ("NODES=4; MASTER_ADDR=${MASTER_ADDR:-127.0.0.1}; export NODE_RANK", "MASTER_ADDR, which was localhost here, and NODE_RANK, which was 0 here"),
+    ("NODES=4\nif false; then\nRANK=1\nfi\n: $RANK", "RANK, which was 0 here"),
+    ("NODES=4; [[ $RANK==1 ]]", "RANK, which was 0 here"),
+    ("NODES=4\n: ${MASTER_PORT:=1}", "MASTER_PORT, which was 29500 here"),
+    ("NODES=4\nexport MASTER_ADDR=$(hostname | head -n 1)\nRANK=1 # of two\n: $RANK $MASTER_ADDR $MY_RANK # RANKS", ""),
+    ("NODES=4\n# $RANK", "")])
+def test_what_a_script_reads_of_a_first_node_is_named(run, script, text, noted):
+    text += "\ntorchrun --nproc_per_node 2 --nnodes $NODES pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text))
+    assert layout(done) == {"dp": 8}
+    assert re.findall("It reads (.*), as on a first node; --set says otherwise", done.stderr) == ([noted] if noted else [])
+    if noted.startswith("RANK"):
+        assert "It reads" not in run("import", "megatron", "--run", script(text), "--set", "RANK=0").stderr
+
+
+@needs_sandbox
+def test_mistakes_beside_missing_arguments_are_said_too(run, script):
+    text = "TP=$1\ntorchrun --nproc_per_node 2 pretrain_gpt.py --tensor-model-parallel-size $TP %s --num-layers\n" % ARGUMENTS
+    lines = run("import", "megatron", "--run", script(text)).stderr
+    assert lines.startswith("error: train.sh takes 1 argument and was given none")
+    assert "--num-layers needs a value" in lines
 
 
 @needs_sandbox
@@ -329,9 +357,10 @@ def test_the_example_of_the_document(run, script, tmp_path):
 
 @pytest.mark.parametrize("arguments, message", [
     (["deepspeed", "--run", "train.sh"], "--run runs launch scripts of Megatron-LM, and deepspeed has none: leave it out"),
-    (["megatron", "--run"], "--run runs one launch script that is a file, found 0 files"),
+    (["megatron", "--run"], "--run runs one launch script that is a file, and behind it may stand DeepSpeed's configuration; found 0 files"),
     (["megatron", "--run", "-"], "--run runs one launch script that is a file, found standard input"),
-    (["megatron", "--run", "train.sh", "sizes.sh", "x"], "--run runs one launch script that is a file, found 3 files"),
+    (["megatron", "--run", "-", "sizes.sh"], "--run runs one launch script that is a file, found standard input"),
+    (["megatron", "--run", "train.sh", "sizes.sh", "x"], "--run runs one launch script that is a file, and behind it may stand DeepSpeed's configuration; found 3 files"),
     (["megatron", "--run", "train.sh", "nothing.json"], "error: there is no file nothing.json\n"),
     (["megatron", "--run", "nothing.sh"], "error: there is no file nothing.sh\n"),
     (["megatron", "--run", "/dev/null"], "error: --run runs a file, and /dev/null is a pipe or a device\n"),

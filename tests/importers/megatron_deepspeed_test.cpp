@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Megatron-DeepSpeed: Megatron's arguments beside a configuration of DeepSpeed. What becomes of right ones is in
 // cases/.
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -60,6 +61,44 @@ TEST_CASE("batches of both sides are the same") {
   CHECK(tells(mistakes_beside("--deepspeed", R"({ "zero_optimization": { "stage": 1 } })"), "needs to be provided"));
 }
 
+TEST_CASE("Megatron's number of micro-batches is DeepSpeed's, whichever keys say it") {
+  const std::string micro = R"("train_micro_batch_size_per_gpu": 1)", batch = R"("train_batch_size": 16)";
+  const auto mistakes = [](const std::string& arguments, const std::string& keys) {
+    return mistakes_beside("--deepspeed " + arguments, "{ " + keys + R"(, "zero_optimization": { "stage": 1 } })");
+  };
+  for (const std::string engine : {"--no-pipeline-parallel ", ""}) {
+    const std::string two = engine + "--global-batch-size 16 ";
+    CHECK(mistakes(two, micro + R"(, "gradient_accumulation_steps": 2)").empty());
+    CHECK(
+        tells(mistakes(two, micro + R"(, "gradient_accumulation_steps": 4)"),
+              "--global-batch-size: Megatron runs 2 micro-batches (16 / (1 × 8 data-parallel ranks)), but DeepSpeed's "
+              "configuration says 4"));
+    CHECK(tells(mistakes(two, micro), "Megatron runs 2 micro-batches"));
+    // Of the batch alone DeepSpeed makes one micro-batch.
+    CHECK(tells(mistakes(two, batch), "configuration says 1"));
+    CHECK(mistakes(two + "--micro-batch-size 2", batch).empty());
+    CHECK(tells(mistakes(engine + "--global-batch-size 12", micro), "12 does not divide by micro_batch_size 1"));
+    CHECK(tells(mistakes(engine + "--global-batch-size 0", micro), "expected a number of at least 1"));
+    CHECK(tells(mistakes(engine + "--micro-batch-size 0", batch), "expected a number of at least 1"));
+  }
+}
+
+TEST_CASE("without a global batch Megatron runs one micro-batch") {
+  const std::string launch =
+      "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 8 "
+      "--seq-length 32 --max-position-embeddings 32 --micro-batch-size 1 --deepspeed --no-pipeline-parallel\n";
+  const auto mistakes = [&](const std::string& batch) {
+    ImportRequest request = request_of_file("megatron", "train.sh", launch, 0);
+    request.files.push_back(std::make_shared<const Source>(
+        Source{"ds.json", R"({ "train_micro_batch_size_per_gpu": 1, "train_batch_size": )" + batch + " }"}));
+    return messages(request);
+  };
+  CHECK(tells(mistakes("16"),
+              "train_batch_size: Megatron runs 1 micro-batch (2 / (1 × 2 data-parallel ranks)), but DeepSpeed's "
+              "configuration says 8"));
+  CHECK(mistakes("2").empty());
+}
+
 TEST_CASE("what Megatron-DeepSpeed or DeepSpeed refuses is refused") {
   // The pipeline engine runs one stage as well.
   CHECK(tells(mistakes_beside("--deepspeed", zero_of(2)), "pipeline engine refuses ZeRO stage 2"));
@@ -81,10 +120,34 @@ TEST_CASE("what nobody has measured of Megatron-DeepSpeed is not judged") {
   CHECK(tells(mistakes_beside("--deepspeed --num-experts 64 64 128 --mlp-type residual", zero_of(1)),
               "no experts as Megatron-DeepSpeed builds them"));
   CHECK(mistakes_beside("--deepspeed --num-experts 1 --moe-expert-parallel-size 8", zero_of(1)).empty());
+  CHECK(tells(mistakes_beside("--deepspeed --num-experts 2", zero_of(1)), "no experts as Megatron-DeepSpeed"));
   CHECK(tells(mistakes_beside("--deepspeed --mos", zero_of(1)), "loss of distillation"));
+}
+
+TEST_CASE("one expert is listed with its number, and is a dense layer") {
+  ImportRequest request = request_of_file("megatron", "train.sh", handing_over + "--deepspeed --num-experts 1\n", 0);
+  request.files.push_back(std::make_shared<const Source>(Source{"ds.json", zero_of(1)}));
+  const Imported imported = import_configuration(request);
+  const auto row = std::find_if(imported.used.begin(), imported.used.end(),
+                                [](const ImportedKey& key) { return key.key == "--num-experts"; });
+  REQUIRE(row != imported.used.end());
+  CHECK(row->value == "1");
+  CHECK(row->meaning == "nothing: one expert is a dense layer");
+  CHECK(imported.scenario.find("model")->find("experts") == nullptr);
 }
 
 TEST_CASE("without --deepspeed its arguments are no silent Megatron-LM") {
   CHECK(tells(mistakes_beside("--ds-sequence-parallel-size 2", ""), "with --deepspeed alone"));
   CHECK(mistakes_beside("--ds-sequence-parallel-size 1 --zero-stage 1", "").empty());
+  CHECK(mistakes_beside("--topk 2 --expert-interval 2 --create-moe-param-group", "").empty());
+}
+
+TEST_CASE("experts beside an argument of Megatron-DeepSpeed are not those of Megatron-LM") {
+  const std::string experts = "--disable-bias-linear --num-experts 4 ";
+  CHECK(mistakes_beside(experts, "").empty());
+  for (const std::string argument : {"--topk 2", "--expert-interval 2", "--create-moe-param-group",
+                                     "--enable-expert-tensor-parallelism", "--moe-loss-coeff 0.01", "--zero-stage 1"})
+    CHECK(tells(mistakes_beside(experts + argument, ""), "--num-experts: Megatron-LM does not know " +
+                                                             argument.substr(0, argument.find(' ')) +
+                                                             ", which stands beside it"));
 }
