@@ -90,6 +90,9 @@ CASES = {
     # Buffers to which no backward pass has added, and steps without one.
     "a buffer of zeros that is reduced": (STEP % "t = torch.zeros(6, 4); g = mean(t)", {}, "mismatch", "nothing arrived"),
     "a buffer of zeros that one rank forgets to fill": (STEP % "t = torch.zeros(6, 4)\nif R: t += g\ng = mean(t)", {}, "mismatch", "the share of dp 0 is missing"),
+    "a step that makes an optimizer's state and changes nothing": (
+        "from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict\nmodel = DDP(nn.Linear(4, 4)); optimizer = sgd(model)\nloss(model)\n"
+        "get_optimizer_state_dict(model, optimizer)\nloss(model).backward(); optimizer.step()\n", {"steps": 2}, "undecided", "no backward pass has yielded a gradient"),
     "no backward pass": ("model = DDP(nn.Linear(4, 4)); optimizer = sgd(model)\nloss(model); optimizer.step()\n", {}, "mismatch", "no backward pass has yielded a gradient"),
     "no backward pass in the second step":
         ("model = DDP(nn.Linear(4, 4)); optimizer = sgd(model)\nfor step in range(2):\n    optimizer.zero_grad(); l = loss(model)\n    if not step: l.backward()\n    optimizer.step()\n",

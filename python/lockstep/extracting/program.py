@@ -258,8 +258,10 @@ class ProgramRun(Run):
         """Where nothing was yielded, that optimizers get nothing is as it should be, and yet nobody trains."""
         numbers = [parameter.number for parameter in self.adapter.parameters.all if not parameter.frozen]
         if not self.yielded and numbers:
-            # What comes of other ranks may be all that there is, and somebody may have computed gradients without autograd.
-            self.say_wrong("no backward pass has yielded a gradient", numbers, self.step, self.computed and not self.has_others)
+            # What comes of other ranks may be all that there is, and somebody may have computed gradients without autograd; or the step is to make an
+            # optimizer's state and to change nothing, as torch's get_optimizer_state_dict takes one.
+            changes = any(group.get("lr", 1) for optimizer in self.adapter.optimizers for group in getattr(optimizer, "param_groups", [{}]))
+            self.say_wrong("no backward pass has yielded a gradient", numbers, self.step, self.computed and changes and not self.has_others)
         self.yielded = self.computed = self.has_others = False
         super().finish_step()
 
