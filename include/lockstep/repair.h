@@ -39,16 +39,19 @@ struct Repair {
   std::optional<bool> keeps_norms;
   /// For which sizes it is known to be right.
   enum class Reach {
-    every_size,     ///< proved for all sizes that the scenario allows
+    every_size,     ///< proved for all sizes of the axes that the scenario speaks of
     axes_in_play,   ///< proved for all sizes of the axes that the file has above 1
     layouts_tried,  ///< the parametric engine does not decide; right at all layouts at which it was tried
     own_sizes,      ///< likewise, and no other layout was tried
     some_sizes      ///< wrong at some other size
   };
   Reach reach = Reach::own_sizes;
-  std::string proof;  ///< what the parametric engine says, without a period; "" where it was not asked
+  bool every_axis = false;  ///< every_size: the proof leaves open each axis that a layout of the scenario may have
+  std::string proof;        ///< what the parametric engine says, without a period; "" where it was not asked
 };
 std::string_view name_of(Repair::Reach reach);
+/// The same as reports have it: "every size" where that is so of every axis that the scenario may have.
+std::string_view reach_of(const Repair& repair);
 /// What is known of a repair by the other layouts at which it was tried.
 Repair::Reach reach_of_layouts(const Repair& repair);
 

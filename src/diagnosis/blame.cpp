@@ -109,11 +109,14 @@ bool explains_better(const FoundRepair& repair, std::set<std::string> divergence
                      [&](const Candidate& edit) { return divergence_steps.contains(edit.step) || counts(edit); });
 }
 
-/// A new step for what the edit before it takes out of another one: only that one is at fault.
-bool takes_the_rest(const Candidate& edit, const std::vector<ListedStep>& steps) {
+/// A new step for what the edit before it takes out of another one: only that one is at fault. `rest` has the steps
+/// that are such ones so far, of which a part may be taken again.
+bool takes_the_rest(const Candidate& edit, const std::vector<ListedStep>& steps, const std::set<std::string>& rest) {
+  if (edit.edit.action != Edit::Action::insert || !operation(edit.edit.values.op).counts) return false;
+  if (rest.contains(edit.edit.beside.name)) return true;
   if (!edit.is_with_previous || edit.kind != Candidate::Kind::insert) return false;
   const ListedStep* beside = find_listed(steps, edit.edit.beside.name);
-  return beside != nullptr && beside->op() == edit.edit.values.op && operation(beside->op()).counts;
+  return beside != nullptr && beside->op() == edit.edit.values.op;
 }
 
 /// Steps that belong to the one that is blamed last leave out what that leaves out.
@@ -161,8 +164,13 @@ void search_blame(CheckResult& result, bool for_blame_alone) {
   const std::vector<ListedStep> steps = listed_steps(result.scenario->schedule->steps);
   std::vector<Blame> blame;
   const bool explains = explains_better(*repair, divergence_steps, steps);
+  std::set<std::string> rest;
   for (const Candidate& edit : repair->edits) {
-    if (!explains || takes_the_rest(edit, steps)) continue;
+    if (!explains) continue;
+    if (takes_the_rest(edit, steps, rest)) {
+      rest.insert(edit.step);
+      continue;
+    }
     Blame found = mechanism_of(result, edit);
     const bool known =
         std::any_of(blame.begin(), blame.end(), [&](const Blame& other) { return other.step == found.step; });

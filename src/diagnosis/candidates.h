@@ -88,8 +88,8 @@ std::vector<Candidate> restoring_edits(const std::vector<Step>& steps, const std
 /// nothing is to be done. As few steps move as can be.
 std::optional<Candidate> all_back(const std::vector<Step>& steps, const std::vector<Step>& right);
 
-/// Every edit in the order in which they apply, with what goes with it behind it, and without what a later one says
-/// otherwise.
+/// Every edit in the order in which they apply, with what goes with it behind it, without what a later one says
+/// otherwise, and with each new step as it is in the end.
 std::vector<Candidate> one_by_one(const std::vector<const Candidate*>& candidates);
 /// The same as plain edits, which point into the candidates.
 std::vector<const Edit*> edits_of(const std::vector<const Candidate*>& candidates);

@@ -96,6 +96,33 @@ bool is_overridden(const Edit& edit, const Edit& later) {
   return are_said(edit.values.keys) && are_said(edit.removed);
 }
 
+void erase_edit(std::vector<Candidate>& list, std::size_t at) {
+  const auto one = list.begin() + static_cast<std::ptrdiff_t>(at);
+  // What went with it goes on in its place.
+  if (!one->is_with_previous && one + 1 != list.end() && (one + 1)->is_with_previous)
+    (one + 1)->is_with_previous = false;
+  list.erase(one);
+}
+
+/// What a "set" changes of a step that an edit before it inserts, the insert says itself: a list inserts each step
+/// once, in its last form.
+void set_where_inserted(std::vector<Candidate>& list) {
+  for (std::size_t at = list.size(); at-- > 0;) {
+    const Edit& edit = list[at].edit;
+    if (edit.action != Edit::Action::set || !edit.step.iteration.empty() || edit.changes("name")) continue;
+    for (std::size_t before = at; before-- > 0;) {
+      Edit& other = list[before].edit;
+      if (other.action == Edit::Action::insert && other.values.name == edit.step.name) {
+        for (const std::string_view key : edit.values.keys) scenario::set_key(other.values, key, edit.values);
+        for (const std::string_view key : edit.removed) scenario::remove_key(other.values, key);
+        erase_edit(list, at);
+        break;
+      }
+      if (other.step.name == edit.step.name) break;
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<Candidate> merged_into(const ListedStep& one, const ListedStep& other) {
@@ -171,10 +198,9 @@ std::vector<Candidate> one_by_one(const std::vector<const Candidate*>& candidate
     const auto one = list.begin() + static_cast<std::ptrdiff_t>(i);
     if (std::none_of(one + 1, list.end(), [&](const Candidate& later) { return is_overridden(one->edit, later.edit); }))
       continue;
-    // What went with it goes on in its place.
-    if (!one->is_with_previous && (one + 1)->is_with_previous) (one + 1)->is_with_previous = false;
-    list.erase(one);
+    erase_edit(list, i);
   }
+  set_where_inserted(list);
   return list;
 }
 

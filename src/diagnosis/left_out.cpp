@@ -2,8 +2,10 @@
 #include "src/diagnosis/left_out.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/operation.h"
 #include "lockstep/scenario.h"
@@ -47,29 +49,49 @@ std::string names_of(const std::vector<const Parameter*>& parameters, const Step
 
 bool reduces_over(const Step& step) { return step.over && operation(step.op).reduces(); }
 
+/// Where a step reduces a part of what is wrong, which goes wrong in another way too.
+LeftOut rest_left_out(const std::string& step, const std::vector<const Parameter*>& left, const Step& inserted) {
+  constexpr std::size_t most_names = 3;
+  LeftOut rest = {{step, fmt::format("leaves out {} parameters such as {}", left.size(), left.front()->name), {}},
+                  inserted,
+                  left.size() <= most_names};
+  if (!rest.all_told) return rest;
+  std::vector<std::string> names;
+  names.reserve(left.size());
+  for (const Parameter* parameter : left) names.push_back(parameter->name);
+  rest.blame.why = fmt::format("leaves out {}", fmt::join(names, ", "));
+  scenario::set_key(rest.missing, "params", scenario::with({}, "params", &Step::params, Selectors(std::move(names))));
+  return rest;
+}
+
 }  // namespace
 
-std::optional<Blame> left_out_by(const CheckResult& result, const Step& inserted) {
+std::optional<LeftOut> left_out_by(const CheckResult& result, const Step& inserted) {
   if (!reduces_over(inserted)) return std::nullopt;
   const std::vector<const Parameter*> wrong = wrong_ones(result, inserted);
   if (wrong.empty()) return std::nullopt;
   const Mesh& mesh = result.scenario->schedule->mesh;
+  std::vector<const Parameter*> left = wrong;
+  std::string first;
   for (const ListedStep& listed : listed_steps(result.scenario->schedule->steps)) {
     const Step& step = *listed.step;
     if (!reduces_over(step) || step.name.empty() || axes_of(mesh, step) != axes_of(mesh, inserted)) continue;
     const schedule::SelectorList selectors(step.params.items());
-    const bool any = std::any_of(wrong.begin(), wrong.end(), [&](const Parameter* parameter) {
+    const auto is_chosen = [&](const Parameter* parameter) {
       return selectors.chooses(*parameter, parameter->numel());
-    });
-    if (!any) return Blame{step.name, fmt::format("leaves out {}", names_of(wrong, inserted)), {}};
+    };
+    const auto blamed = [&](std::string why) { return LeftOut{{step.name, std::move(why), {}}, inserted}; };
+    if (std::none_of(wrong.begin(), wrong.end(), is_chosen))
+      return blamed(fmt::format("leaves out {}", names_of(wrong, inserted)));
     for (const char* key : {"when", "only"}) {
-      if (scenario::says(step, key))
-        return Blame{step.name, fmt::format("runs only where {}", words_of_key(step, key)), {}};
+      if (scenario::says(step, key)) return blamed(fmt::format("runs only where {}", words_of_key(step, key)));
     }
     if (step.buffer != inserted.buffer)
-      return Blame{step.name, fmt::format("acts on the buffer {}, not on {}", step.buffer, inserted.buffer), {}};
+      return blamed(fmt::format("acts on the buffer {}, not on {}", step.buffer, inserted.buffer));
+    if (first.empty()) first = step.name;
+    std::erase_if(left, is_chosen);
   }
-  return std::nullopt;
+  return left.empty() || first.empty() ? std::nullopt : std::optional(rest_left_out(first, left, inserted));
 }
 
 }  // namespace lockstep::diagnosis

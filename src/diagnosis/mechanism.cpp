@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "lockstep/operation.h"
 #include "lockstep/scenario.h"
 #include "src/base/at.h"
+#include "src/base/counted.h"
 #include "src/diagnosis/formulas.h"
 #include "src/diagnosis/left_out.h"
 #include "src/diagnosis/stale.h"
@@ -144,13 +146,46 @@ std::string again(const CheckResult& result, const std::vector<ListedStep>& step
   return "";
 }
 
+/// "counts 12 of 24 elements of a and b in the norm": what a new norm counts that nothing does, where that is a part of
+/// its parameters; "" where it is all of them. What is counted too often is counted by something.
+std::string counting_of(const CheckResult& result, const Step& inserted) {
+  const SymbolicResult* symbolic = symbolic_of(result);
+  if (symbolic == nullptr || !operation(inserted.op).counts) return "";
+  const std::vector<Parameter>& parameters = result.scenario->schedule->model.parameters();
+  const schedule::SelectorList selectors(inserted.params.items());
+  constexpr std::size_t most_names = 3;
+  std::set<int> told;
+  std::vector<std::string> names;
+  bool is_whole = true;
+  for (const NormResult& norm : symbolic->norm) {
+    const Parameter& parameter = parameters[at(norm.parameter)];
+    if (!selectors.chooses(parameter, parameter.numel())) continue;
+    if (norm.counted != "0")
+      return fmt::format("counts each element{} in the norm once",
+                         scenario::says(inserted, "params") ? " of " + words_of_key(inserted, "params") : "");
+    if (!told.insert(norm.parameter).second) continue;
+    const bool is_part = norm.elements > 0 && norm.elements < norm.of;
+    is_whole = is_whole && !is_part;
+    names.push_back(is_part ? fmt::format("{} of {} elements of {}", norm.elements, norm.of, parameter.name)
+                            : parameter.name);
+  }
+  if (is_whole) return "";
+  if (names.size() > most_names) {
+    const std::size_t more = names.size() - most_names;
+    names.resize(most_names);
+    names.push_back(fmt::format("{} more", more));
+  }
+  return fmt::format("counts {} in the norm", listed_words(std::move(names)));
+}
+
 std::string words_of(const CheckResult& result, const Candidate& candidate) {
   const Schedule& schedule = *result.scenario->schedule;
   const Edit& edit = candidate.edit;
   const std::vector<ListedStep> steps = listed_steps(schedule.steps);
   if (edit.action == Edit::Action::insert) {
     const char* where = edit.after ? "after" : "before";
-    const std::string deed = deed_of(schedule, edit.values) + shares_of(result, edit.values);
+    std::string deed = counting_of(result, edit.values);
+    if (deed.empty()) deed = deed_of(schedule, edit.values) + shares_of(result, edit.values);
     // A step that needs another one beside it is blamed itself.
     if (edit.beside.name == candidate.step)
       return fmt::format("needs a {} {} it: nothing {}", operation(edit.values.op).name, where, deed);
@@ -186,12 +221,14 @@ std::string words_of(const CheckResult& result, const Candidate& candidate) {
 Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
   const std::vector<ListedStep> steps = listed_steps(result.scenario->schedule->steps);
   Blame blame{edit.step, words_of(result, edit), {}};
+  Step missing = edit.edit.values;
   if (edit.kind == Candidate::Kind::insert) {
-    const Step& inserted = edit.edit.values;
-    if (std::optional<Blame> other = left_out_by(result, inserted)) {
-      blame = std::move(*other);
-      blame.why +=
-          fmt::format(": nothing {}{}", deed_of(*result.scenario->schedule, inserted), shares_of(result, inserted));
+    if (std::optional<LeftOut> other = left_out_by(result, missing)) {
+      blame = std::move(other->blame);
+      missing = std::move(other->missing);
+      if (other->all_told)
+        blame.why +=
+            fmt::format(": nothing {}{}", deed_of(*result.scenario->schedule, missing), shares_of(result, missing));
     }
   }
   for (const BufferDivergence& divergence : result.divergences) {
@@ -205,8 +242,8 @@ Blame mechanism_of(const CheckResult& result, const Candidate& edit) {
     break;
   }
   const ListedStep* blamed = find_listed(steps, edit.step);
-  const bool counts = operation(blamed != nullptr ? blamed->op() : edit.edit.values.op).counts;
-  const ActingStep acting(blamed != nullptr ? *blamed->step : edit.edit.values);
+  const bool counts = operation(blamed != nullptr ? blamed->op() : missing.op).counts;
+  const ActingStep acting(blamed != nullptr ? *blamed->step : missing);
   const auto is_acted_on = [&](const Parameter& parameter) { return acting.acts_on(parameter); };
   std::string numbers = counts ? numbers_of_norm(result, is_acted_on) : "";
   if (numbers.empty()) numbers = numbers_of_first(result, is_acted_on, blame.formulas);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <future>
 #include <optional>
@@ -73,6 +74,21 @@ std::shared_ptr<const Scenario> with_any(const Scenario& scenario) {
   return sizes.any.empty() ? nullptr : read_if_allowed(scenario, {sizes});
 }
 
+/// Whether each axis that a layout of the scenario may have is among those that the proof leaves open. What one of them
+/// does that the scenario says nothing of, the proof does not know.
+bool opens_every_axis(const Scenario& scenario, const Proof& proof) {
+  const auto is_open = [&](Axis axis) { return std::ranges::count(proof.axes, axis) > 0; };
+  const auto may_be = [&](Axis axis, int size) {
+    Sizes sizes;
+    sizes.axes[axis] = size;
+    return read_if_allowed(scenario, {sizes}) != nullptr;
+  };
+  const bool dp = is_open(Axis::edp) || (is_open(Axis::dp_shard) && is_open(Axis::dp_replicate));
+  return std::ranges::all_of(std::array{Axis::tp, Axis::cp, Axis::sp, Axis::dp, Axis::pp}, [&](Axis axis) {
+    return is_open(axis) || (axis == Axis::dp && dp) || (!may_be(axis, 2) && !may_be(axis, 3));
+  });
+}
+
 void prove(const Scenario& scenario, Repair& repair) {
   const bool tried_right = repair.sizes == repair.right_sizes;
   try {
@@ -86,6 +102,7 @@ void prove(const Scenario& scenario, Repair& repair) {
     }
     if (proof.verdict == Proof::Verdict::right && has_open_sizes(proof)) {
       repair.reach = Repair::Reach::every_size;
+      repair.every_axis = opens_every_axis(scenario, proof);
       repair.proof = fmt::format("right for every size of {}", open_names(proof));
       return;
     }
@@ -191,6 +208,11 @@ std::string_view name_of(Repair::Reach reach) {
       return "some sizes";
   }
   return "";
+}
+
+std::string_view reach_of(const Repair& repair) {
+  const bool narrower = repair.reach == Repair::Reach::every_size && !repair.every_axis;
+  return name_of(narrower ? Repair::Reach::axes_in_play : repair.reach);
 }
 
 namespace diagnosis {

@@ -206,6 +206,7 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
   const std::vector<ShellCommand> commands = read_shell(source, given, diagnostics);
   if (!diagnostics.empty()) return {};
   for (const ShellCommand& command : commands) {
+    if (command.words.front().text == "exit" && !command.is_conditional) break;
     if (command.sets_unnamed) unnamed.push_back(command.line);
     if (prints(command.words.front().text)) continue;
     if (command.words.front().text == "source" || command.words.front().text == ".") sourced.push_back(command.line);
@@ -236,10 +237,13 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
         "this script has no command with three or more arguments of the framework; give these alone: lockstep "
         "import megatron -- ARGUMENTS");
   } else {
+    // What names no program may be a function of the script that holds the other command.
+    constexpr const char* call = " (or --run, which lets bash read it, where one is a function that the other calls)";
+    const bool calls = std::ranges::any_of(found, [](const Launch& launch) { return launch.program.empty(); });
     diagnostics.add({source, 0, 0, ""}, fmt::format("this script starts a training more than once, in lines {}; give "
                                                     "the arguments of one alone: lockstep import "
-                                                    "megatron -- ARGUMENTS",
-                                                    fmt::join(lines, " and ")));
+                                                    "megatron -- ARGUMENTS{}",
+                                                    fmt::join(lines, " and "), calls ? call : ""));
   }
   return {};
 }

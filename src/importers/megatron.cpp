@@ -75,6 +75,9 @@ void set_layout(ScenarioBuilder& builder, const Sizes& sizes) {
 void set_batch(ScenarioBuilder& builder, const Sizes& sizes) {
   const std::int64_t micro = builder.integer("micro_batch_size", 1);
   const std::optional<std::int64_t> global = builder.integer("global_batch_size");
+  if (builder.given("rampup_batch_size"))
+    builder.assume(
+        "The number of micro-batches is that behind the ramp of rampup_batch_size; on the way there it is smaller.");
   if (builder.request().micro_batches > 0) return;
   if (micro < 1 || (global && *global < 1)) {
     builder.mistake(micro < 1 ? "micro_batch_size" : "global_batch_size", "expected a number of at least 1");

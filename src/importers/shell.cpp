@@ -161,7 +161,7 @@ class ScriptReader : public ShellWords {
         throw ShellLimit("this command sets a variable whose name is not known here; give the arguments after --");
       }
     }
-    if (!words.empty()) commands_.push_back({std::move(words), line(begin), sets_unnamed});
+    if (!words.empty()) commands_.push_back({std::move(words), line(begin), sets_unnamed, is_conditional()});
     if (next_ < text_.size()) end_separator(next_ > begin);
   }
 

@@ -17,6 +17,7 @@ struct ShellCommand {
   std::vector<Word> words;
   int line = 0;
   bool sets_unnamed = false;  ///< it may set variables whose names are not known, as `eval "$(…)"` does
+  bool is_conditional = false;  ///< in an if, a loop, a function or brackets, or behind &&, || or |
 };
 
 /// The commands of a script in a language of the Bourne family, in order. Variables, arrays and arithmetic are

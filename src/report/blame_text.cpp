@@ -115,7 +115,7 @@ void write_json_repair(const Repair& repair, JsonWriter& json) {
   json.key("right").number(repair.right_sizes);
   json.key("wrong_at").string(repair.wrong_at);
   json.end_object();
-  json.key("reach").string(name_of(repair.reach));
+  json.key("reach").string(reach_of(repair));
   json.key("proof").string(repair.proof);
   json.key("other_owners").boolean(repair.other_owners);
   if (repair.keeps_norms) json.key("keeps_norms").boolean(*repair.keeps_norms);

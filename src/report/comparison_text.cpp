@@ -163,7 +163,7 @@ class TextComparison {
     if (comparison_.has_norm && comparison_.norms.empty() && comparison_.same_gradients())
       write_("  The gradient norms count every element as often.\n");
     if (comparison_.norms.empty()) return;
-    write_(fmt::format("\n{} that clipping takes\n", style_.bold("norms")));
+    write_(fmt::format("\n{} count\n", style_.bold("what gradient norms")));
     std::size_t shown = 0;
     for (const NormDifference& each : comparison_.norms) {
       if (!verbose_ && shown++ == most_differences) {

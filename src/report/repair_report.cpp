@@ -141,7 +141,7 @@ void write_json_option(const OptionRepair& option, JsonWriter& json) {
   if (option.repair.keeps_norms) json.key("keeps_norms").boolean(*option.repair.keeps_norms);
   if (!option.sizes.empty()) json.key("sizes").string(option.sizes);
   json.key("verified").strings(option.repair.verified, true);
-  json.key("reach").string(name_of(option.repair.reach));
+  json.key("reach").string(reach_of(option.repair));
   json.key("proof").string(option.repair.proof);
   json.end_object();
 }

@@ -403,3 +403,18 @@ def test_what_is_tied_to_others_is_there_in_both(run, tmp_path):
     said = run("diff", *files).stdout
     assert "Only the" not in said
     assert 'Parameter "b" is tied to others in the new one than in the old one.' in said
+
+
+def test_norms_that_differ_are_not_said_to_be_of_a_clip_where_there_is_none(run, tmp_path):
+    def norm(**more):
+        return {"name": "norm", "op": "norm", **more}
+
+    def with_norm(name, **more):
+        path = tmp_path / name
+        document = json.loads((tmp_path / write(tmp_path, name, mean())).read_text())
+        document["schedule"]["steps"].append(norm(**more))
+        path.write_text(json.dumps(document))
+        return name
+
+    said = run("diff", with_norm("once.json"), with_norm("twice.json", over="dp")).stdout
+    assert "\nwhat gradient norms count\n" in said and "clip" not in said, said

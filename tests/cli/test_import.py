@@ -94,6 +94,10 @@ def test_version_lists_the_syntaxes(run):
         ("megatron", "run.sh", "--hybrid-layer-pattern M*M-", "no model with Mamba layers"),
         ("megatron", "run.sh", "--moe-latent-size 64", "no latent projections around experts"),
         ("megatron", "run.sh", "--linear-attention-freq 4", "no model with linear attention"),
+        ("megatron", "run.sh", "--softmax-type learnable", "an offset for each attention head"),
+        ("megatron", "run.sh", "--softmax-type off-by-one", "an offset for each attention head"),
+        ("megatron", "run.sh", "--sft", "packs sequences"),
+        ("megatron", "run.sh", "--hybrid-context-parallel", "other micro-batches from step to step"),
         ("megatron", "run.sh", "--num-virtual-stages-per-pipeline-rank 2 --pipeline-model-parallel-size 2 --no-overlap-p2p-communication",
          "pipeline-model-parallel size should be greater than 2 to avoid having multiple p2p sends and recvs"),
         ("deepspeed", "ds.json", '{ "zero_optimization": true }', "expected an object with a stage"),
@@ -119,6 +123,30 @@ def test_what_lockstep_cannot_describe_is_refused_and_not_said_to_change_nothing
         result = run("import", kind, name, "--world-size", "4", "--check", *more)
         assert result.returncode == 2 and words in result.stderr, result.stderr
         assert result.stdout == ""
+
+
+def test_a_batch_that_grows_is_judged_as_it_is_in_the_end_and_that_is_said(run, tmp_path):
+    (tmp_path / "run.sh").write_text(
+        f"python pretrain_gpt.py {' '.join(ARGUMENTS)} --micro-batch-size 1 --global-batch-size 16 --rampup-batch-size 4 4 1000 --softmax-type vanilla\n")
+    result = run("import", "megatron", "run.sh", "--world-size", "4", "--check")
+    assert result.returncode == 0, result.stderr
+    assert "The number of micro-batches is that behind the ramp of rampup_batch_size" in " ".join(result.stderr.split())
+
+
+def test_what_stands_behind_an_exit_is_not_imported_unless_the_exit_is_conditional(run, tmp_path):
+    training = f"torchrun --nproc_per_node 4 pretrain_gpt.py {' '.join(ARGUMENTS)}\n"
+    for text, status in [("exit 0\n" + training, 2), ("[ -d data ] || exit 1\n" + training, 0),
+                         ("if [ -d data ]; then\n  exit 0\nfi\n" + training, 0), (training + "exit 0\n" + training, 0)]:
+        (tmp_path / "run.sh").write_text(text)
+        result = run("import", "megatron", "run.sh")
+        assert result.returncode == status, text + result.stderr
+
+
+def test_of_a_function_and_its_call_bash_can_tell_that_they_are_one_training(run, tmp_path):
+    arguments = " ".join(ARGUMENTS)
+    (tmp_path / "run.sh").write_text(f'train() {{\n  torchrun --nproc_per_node 4 pretrain_gpt.py {arguments} "$@"\n}}\ntrain {arguments}\n')
+    result = run("import", "megatron", "run.sh")
+    assert result.returncode == 2 and "--run, which lets bash read it, where one is a function" in " ".join(result.stderr.split()), result.stderr
 
 
 REMOVED = "DeepSpeed 0.19.8 refuses this key, with any value: "

@@ -35,7 +35,8 @@ def test_what_is_proved_for_every_size_comes_first_and_the_rest_says_where_it_is
     (files / "averaged.json").write_text(json.dumps(document))
     report = json.loads(run("repair", "-f", "json", "--most", "9", "averaged.json").stdout)
     reaches = [repair["reach"] for repair in report["repairs"] if not repair["other_owners"]]
-    assert reaches[0] == "every size" and reaches == sorted(reaches, key=["every size", "every size of the axes in play", "the layouts tried", "its own sizes", "some sizes"].index)
+    # Its steps divide by the tokens of dp alone: nothing is known of a layout with cp, whatever the proof says of dp.
+    assert reaches[0] == "every size of the axes in play" and reaches == sorted(reaches, key=["every size", "every size of the axes in play", "the layouts tried", "its own sizes", "some sizes"].index)
     # The loss is divided by the tokens of all ranks, and then the mean over ranks is taken: its own factor comes first.
     assert report["repairs"][0]["edits"] == [{"set": "backward", "by": "dp / sum(tokens, dp, micro_batch)"}]
     assert [{"set": "mean", "reduce": "sum"}] in [repair["edits"] for repair in report["repairs"]]
@@ -569,3 +570,79 @@ def test_what_is_right_at_the_layout_that_is_shown_is_not_said_of_any_size(run, 
     (tmp_path / "one.json").write_text(json.dumps(document))
     shown = run("check", "one.json").stdout
     assert "\n    right with { " in shown and "`lockstep repair one.json` shows this repair and others\n" in shown
+
+
+def norm_of_all(layout, parameters, steps, over):
+    """What counts each parameter as often as ranks hold it."""
+    return {
+        "lockstep": 1, "layout": layout, "model": {"parameters": parameters}, "batch": {"micro_batches": 2},
+        "schedule": {"steps": [
+            {"name": "mb", "op": "each", "steps": [{"name": "bw", "op": "backward"}]}, *steps,
+            {"name": "sc", "op": "scale", "by": "1 / sum(tokens, dp, micro_batch)"}, {"name": "norm", "op": "norm", "over": over}]},
+    }
+
+
+def matrix(name, **more):
+    return {"name": name, "shape": [8, 4], "shard": {"tp": 0}, **more}
+
+
+@pytest.mark.parametrize("document", [
+    norm_of_all({"dp": 2, "tp": 2}, [{"name": "ln", "shape": [4]}, matrix("l0"), matrix("x")],
+                [{"name": "ar", "op": "all_reduce", "over": "dp", "params": ["ln", "x"]},
+                 {"name": "rs", "op": "reduce_scatter", "over": "dp", "params": ["l0"]}], ["tp", "dp"]),
+    norm_of_all({"dp": 2, "tp": 2, "pp": 2},
+                [matrix("emb", tied="w", stage=0), {"name": "ln", "shape": [4], "stage": 0}, matrix("l1", stage=1),
+                 {"name": "all", "shape": [8], "stage": "all"}, matrix("head", tied="w", stage=-1)],
+                [{"name": "emb_ar", "op": "all_reduce", "over": {"pp": ["first", "last"]}, "params": ["emb", "head"]},
+                 {"name": "all_ar", "op": "all_reduce", "over": "pp", "params": ["all"]},
+                 {"name": "ar", "op": "all_reduce", "over": "dp"}], ["tp", "pp"]),
+], ids=["slices", "copies"])
+def test_a_norm_that_is_cut_in_three_is_at_fault_alone_and_each_new_one_is_inserted_once(run, files, document):
+    (files / "norm.json").write_text(json.dumps(document))
+    found = json.loads(run("check", "-f", "json", "norm.json").stdout)
+    assert [blame["step"] for blame in found["diagnosis"]["blame"]] == ["norm"]
+    said = run("check", "norm.json").stdout
+    assert "nothing counts" not in said and said.count("at fault: ") == 1
+    (best, *_) = json.loads(run("repair", "-f", "json", "norm.json").stdout)["repairs"]
+    changed = [edit.get("set") or edit["insert"]["name"] for edit in best["edits"]]
+    assert changed == ["norm", "norm_replicated", "norm_replicated_once"] == best["steps"]
+    (files / "mended.json").write_text(json.dumps({**document, "schedule": {**document["schedule"], "edits": best["edits"]}}))
+    assert run("check", "-q", "mended.json").returncode == 0
+
+
+def test_of_a_norm_that_is_missing_for_half_of_what_it_counts_that_half_is_told(run, files):
+    parameters = [{"name": "ln", "shape": [24], "stage": 0}, {"name": "l0", "shape": [24, 4], "stage": 0},
+                  {"name": "l1", "shape": [24, 4], "stage": -1}, {"name": "all", "shape": [24], "stage": "all"}]
+    document = norm_of_all({"dp": 2, "pp": 2}, parameters,
+                           [{"name": "all_ar", "op": "all_reduce", "over": "pp", "params": ["all"]},
+                            {"name": "rs", "op": "reduce_scatter", "over": "dp", "params": ["l*"]},
+                            {"name": "ar", "op": "all_reduce", "over": "dp", "params": ["*", "!l*"]}], ["dp", "pp"])
+    document["schedule"]["steps"][-1]["count"] = "rank.dp == 0 and rank.pp == 0"
+    (files / "half.json").write_text(json.dumps(document))
+    said = " ".join(run("check", "half.json").stdout.split())
+    assert "nothing counts 12 of 24 elements of ln, 48 of 96 elements of l0 and l1 in the norm" in said
+
+
+def test_a_step_that_leaves_out_a_part_is_blamed_where_what_it_takes_is_wrong_too(run, files):
+    document = norm_of_all({"dp": 2}, [{"name": "ln", "shape": [4]}, {"name": "l0", "shape": [8, 4]}],
+                           [{"name": "rs", "op": "reduce_scatter", "over": "dp", "reduce": "avg", "params": ["ln"]}], "dp")
+    document["schedule"]["steps"].pop()
+    (files / "part.json").write_text(json.dumps(document))
+    said = " ".join(run("check", "part.json").stdout.split())
+    assert "at fault: rs it leaves out l0: nothing sums the gradients of l0 over dp (2 ranks) rank 0 gets g0/9 of l0" in said
+
+
+def test_every_size_is_said_where_every_axis_is_open(run, files):
+    wide = {"lockstep": 1, "layout": {"tp": 1, "cp": 1, "sp": 1, "dp": 2, "pp": 1},
+            "model": {"parameters": [{"name": "a", "shape": [8], "stage": 0}]},
+            "schedule": {"steps": [{"name": "mb", "op": "each", "steps": [{"name": "bw", "op": "backward"}]},
+                                   {"name": "ar", "op": "all_reduce", "over": ["dp", "cp", "sp"], "reduce": "avg"},
+                                   {"name": "sc", "op": "scale", "by": "1 / sum(tokens, dp, cp, sp, micro_batch)"}]}}
+    for layout, reach in [(wide["layout"], "every size"), ({"dp": 2}, "every size of the axes in play")]:
+        document = {**wide, "layout": layout}
+        if reach != "every size":
+            document["schedule"] = {"steps": [step | {"over": "dp"} if "over" in step else step for step in wide["schedule"]["steps"]]}
+            document["schedule"]["steps"][-1] = {"name": "sc", "op": "scale", "by": "1 / sum(tokens, dp, micro_batch)"}
+        (files / "reach.json").write_text(json.dumps(document))
+        (best, *_) = json.loads(run("repair", "-f", "json", "reach.json").stdout)["repairs"]
+        assert best["reach"] == reach, best
