@@ -100,8 +100,8 @@ void Prover::State::find() {
     try {
       cases = find_cases(layouts, options.steps);
       return;
-    } catch (const NeedsUnrolling&) {
-      layouts.give_micro_batches();
+    } catch (const NeedsUnrolling& need) {
+      layouts.give_micro_batches(need.step, need.why);
     }
   }
 }
