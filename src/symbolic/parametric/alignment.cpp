@@ -219,6 +219,8 @@ void Alignment::require_countable(const Step& step) const {
       alone && elements + elements <= most ? most : Rational(((most - elements) / (count + count)).floor());
   const auto look_at = [&](const char* key, const Expression& number, const Rational& limit) {
     expression::DigitsOfNodes digits([](const std::string&) { return expression::digits_of_a_size; });
+    // Where the number is one and too large, whoever lays the buffers out says so in full.
+    if (const auto value = value_of(number); value && *value > most) return;
     const std::int64_t bits = digits(number.tree()).above;
     if (bits < 62 && Rational(std::int64_t{1} << bits) <= limit) return;
     expression::NodePointer n;
