@@ -81,8 +81,9 @@ struct Proof {
     std::string parameter, got, expected;
     Outcome::Kind ended = Outcome::Kind::complete;  ///< complete: a value or a norm is wrong
     bool of_file = false;                           ///< its sizes are the file's; smaller ones may be wrong as well
-    bool unowned = false;                           ///< nobody answers for some of its elements
-    std::string counted;  ///< how often the norm counts some of its elements, where that is what is wrong
+    bool is_smallest = true;  ///< not where rules on micro-batches may allow smaller sizes that were not tried
+    bool unowned = false;     ///< nobody answers for some of its elements
+    std::string counted;      ///< how often the norm counts some of its elements, where that is what is wrong
   };
   std::optional<Counterexample> counterexample;
   int classes = 0;  ///< of parameters that behave alike, all cases together

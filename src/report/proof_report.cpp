@@ -55,9 +55,9 @@ std::string smallest_text(Proof::Counterexample example, bool all, bool verbose)
       *formula = report::unbroken(report::elided(*formula, report::widest_in_sentence));
   }
   const std::string line = fmt::format("  {}: {}: {}",
-                                       example.of_file ? "the file"
-                                       : all           ? "smallest"
-                                                       : "smallest that was found",
+                                       example.of_file              ? "the file"
+                                       : all && example.is_smallest ? "smallest"
+                                                                    : "smallest that was found",
                                        describe(example.sizes), what_is_wrong(example));
   return (verbose ? line : report::wrapped(line, 4)) + "\n";
 }

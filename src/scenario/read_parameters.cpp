@@ -139,7 +139,15 @@ std::optional<Parameter> read_parameter(const Json& object, Reading& reading) {
   }
   if (const Json* value = fields.find("micro_batches")) parameter.micro_batches = read_micro_batches(*value, reading);
   if (const Json* only = fields.find("only")) {
-    for (const Only& item : read_only(*only, reading)) parameter.only.push_back({item.axis, item.coordinates});
+    for (const Only& item : read_only(*only, reading)) {
+      parameter.only.push_back({item.axis, item.coordinates});
+      if (reading.size_known(item.axis)) continue;
+      // Like a stage: which of them exist is seen where a size is given.
+      std::vector<int>& coordinates = parameter.only.back().coordinates;
+      const int size = reading.mesh->size(item.axis);
+      std::erase_if(coordinates, [&](int coordinate) { return coordinate >= size; });
+      if (coordinates.empty()) coordinates.push_back(0);
+    }
   }
   parameter.frozen = fields.boolean("frozen");
   parameter.tags = fields.texts("tags");

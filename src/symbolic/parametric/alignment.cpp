@@ -7,7 +7,9 @@
 #include <variant>
 
 #include "src/base/at.h"
+#include "src/expression/digits.h"
 #include "src/expression/node.h"
+#include "src/symbolic/parametric/cases.h"
 
 namespace lockstep::parametric {
 
@@ -41,6 +43,28 @@ SeenValues seen_values(const Node& node) {
   return text == "lcm" && all.whole && all.positive ? all : SeenValues{};
 }
 
+/// The largest number that a geometry may have.
+constexpr std::int64_t most_of_a_geometry = std::int64_t{1} << 62;
+
+/// What is nowhere smaller than the node, and is no lcm(), of which no range is known: products in their place. The
+/// node itself where it is not seen that it grows with them.
+expression::NodePointer without_lcm(const expression::NodePointer& node) {
+  const bool is_lcm = node->kind == Node::Kind::call && node->text == "lcm";
+  const bool grows = is_lcm || node->text == "+" || node->text == "*" || node->text == "max" || node->text == "min";
+  const SeenValues seen = seen_values(*node);
+  if (!grows || !seen.whole || !seen.positive || node->children.empty()) return node;
+  std::vector<expression::NodePointer> children;
+  for (const auto& child : node->children) children.push_back(without_lcm(child));
+  if (is_lcm) {
+    expression::NodePointer product = children.front();
+    for (std::size_t i = 1; i < children.size(); ++i) product = expression::binary_node("*", product, children[i]);
+    return product;
+  }
+  const auto same = std::make_shared<Node>(*node);
+  expression::set_children(*same, std::move(children));
+  return same;
+}
+
 }  // namespace
 
 Alignment::Multiple& Alignment::Multiple::operator*=(const Multiple& other) {
@@ -58,6 +82,7 @@ bool Alignment::Multiple::divides(const Multiple& other) const {
 
 Alignment::Alignment(const World& world, const Step& step, bool cuts) : world_(world), step_(step.name) {
   if (!cuts || !step.over) return;
+  picks_ = step.over->picks;
   for (const Over::Pick& pick : step.over->picks) {
     if (pick.coordinates) {
       n_.factor *= Rational(static_cast<std::int64_t>(pick.coordinates->size()));
@@ -161,6 +186,66 @@ void Alignment::require_whole_and_positive(const Step& step) {
   };
   if (step.geometry->size) look_at("size", *step.geometry->size);
   look_at("align_parameter", step.geometry->align_parameter);
+}
+
+std::optional<SizeRange> Alignment::range_of(const std::string& name) const {
+  const std::optional<Multiple> size = named(name);
+  if (!size) return std::nullopt;
+  Rational low = size->factor, high = size->factor;
+  for (const auto& [level, power] : size->powers) {
+    const Level& one = world_.levels()[at(level)];
+    for (int i = 0; i < power; ++i) {
+      low *= Rational(one.least);
+      high *= Rational(one.most.value_or(largest_size));
+    }
+  }
+  // However many axes there are, they have no more ranks together.
+  return SizeRange{low, std::max(low, std::min(high, Rational(largest_size))), false, false};
+}
+
+void Alignment::require_countable(const Step& step) const {
+  const Geometry& geometry = *step.geometry;
+  Rational elements;  // of all buffers, none of which has more
+  const std::vector<Parameter>& parameters = world_.schedule().model.parameters();
+  for (const Parameter& parameter : parameters) {
+    Rational product(1);
+    for (const std::int64_t extent : parameter.shape) product *= Rational(extent);
+    elements += product;
+  }
+  // A buffer by itself ends at its alignment, or at less than twice its elements. Others begin where it ends.
+  const Rational most(most_of_a_geometry), count(static_cast<std::int64_t>(parameters.size()));
+  const bool alone = geometry.kind == Geometry::Kind::flat || parameters.size() == 1;
+  const Rational most_aligned =
+      alone && elements + elements <= most ? most : Rational(((most - elements) / (count + count)).floor());
+  const auto look_at = [&](const char* key, const Expression& number, const Rational& limit) {
+    expression::DigitsOfNodes digits([](const std::string&) { return expression::digits_of_a_size; });
+    // Where the number is one and too large, whoever lays the buffers out says so in full.
+    if (const auto value = value_of(number); value && *value > most) return;
+    const std::int64_t bits = digits(number.tree()).above;
+    if (bits < 62 && Rational(std::int64_t{1} << bits) <= limit) return;
+    expression::NodePointer n;
+    for (const Over::Pick& pick : picks_) {
+      const auto own = pick.coordinates
+                           ? expression::value_node(Rational(static_cast<std::int64_t>(pick.coordinates->size())))
+                           : expression::name_node(std::string(name_of(pick.axis)));
+      n = n == nullptr ? own : expression::binary_node("*", n, own);
+    }
+    const expression::NodePointer whole = without_lcm(number.root());
+    const auto range = number_in_ranges(*whole, [&](const std::string& name) { return range_of(name); });
+    if (range && range->high && *range->high <= limit) return;
+    expression::NodesByName names;
+    if (n != nullptr) names.emplace("n", n);
+    throw DependsOnSizes(
+        step_,
+        fmt::format("its \"{}\", \"{}\", may be larger than {}, and a cut has at most 2^62 elements", key,
+                    number.to_string(), limit.to_string()),
+        DependsOnSizes::Conditions{expression::fold(expression::binary_node(">", whole, expression::value_node(limit)),
+                                                    Environment{}, &names)});
+  };
+  if (geometry.align) look_at("align", *geometry.align, most_aligned);
+  if (geometry.size) look_at("size", *geometry.size, most);
+  if (geometry.kind == Geometry::Kind::bucket) look_at("align_parameter", geometry.align_parameter, most_aligned);
+  if (geometry.align_bucket) look_at("align_bucket", *geometry.align_bucket, most_aligned);
 }
 
 }  // namespace lockstep::parametric

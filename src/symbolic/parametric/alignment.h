@@ -8,6 +8,7 @@
 
 #include "lockstep/expression.h"
 #include "lockstep/schedule.h"
+#include "src/symbolic/parametric/size_ranges.h"
 #include "src/symbolic/parametric/world.h"
 
 namespace lockstep::parametric {
@@ -28,6 +29,9 @@ class Alignment {
   bool begins_aligned(const Geometry& geometry) const;
   /// Throws OutOfReach where the size or the alignment of a bucket may be no positive whole number, which is refused.
   static void require_whole_and_positive(const Step& step);
+  /// Throws DependsOnSizes where a number of the geometry may be larger at some sizes than a cut can count, which is
+  /// refused.
+  void require_countable(const Step& step) const;
 
  private:
   /// A number times powers of sizes that are open, by their levels.
@@ -40,12 +44,15 @@ class Alignment {
   Multiple size_of(Axis axis) const;
   void multiply_by_level(Multiple& product, int level) const;
   std::optional<Multiple> named(const std::string& name) const;
+  /// Between which numbers a name is that counts ranks; nothing for others.
+  std::optional<SizeRange> range_of(const std::string& name) const;
   std::optional<std::vector<Multiple>> multiples_of(const Expression::Node& node) const;
   /// The value of an expression that is the same at every size.
   std::optional<Rational> value_of(const Expression& expression) const;
 
   const World& world_;
   std::string step_;
+  std::vector<Over::Pick> picks_;  // that make up n_
   Multiple n_;
 };
 

@@ -26,7 +26,7 @@ void widen(const WrongPoints& points, const PointsByValue& known, const Bits& wr
   Box wide = box;
   wide[dimension] = Bound{std::nullopt, values.front(), {}};
   const auto is_wide = [&](int value) { return !points.wide.empty() && points.wide[dimension].count(value) > 0; };
-  std::set<int> right;  // sizes at which something in the box is right
+  std::set<int> right;  // sizes at which something in the box is right, or open
   Bits right_points = known.in(wide);
   right_points.remove(wrong);
   for (const auto& [value, of_value] : known.values(dimension)) {
@@ -76,8 +76,10 @@ std::vector<Box> cover(const WrongPoints& points, const std::vector<Box>& boxes)
   };
   std::vector<Candidate> candidates;
   std::set<Box> known;
-  const PointsByValue by_value(points.known);
-  Bits left(points.known.size()), wrong(points.known.size());
+  std::vector<Point> all = points.known;
+  all.insert(all.end(), points.open.begin(), points.open.end());
+  const PointsByValue by_value(all);
+  Bits left(all.size()), wrong(all.size());
   for (std::size_t i = 0; i < points.known.size(); ++i) {
     if (points.wrong.count(points.known[i]) != 0) wrong.insert(i);
   }

@@ -40,13 +40,14 @@ struct WrongPoints {
   std::vector<Point> known;
   std::set<Point> wrong;
   std::vector<std::set<int>> wide = {};  ///< by dimension; none at all: no size stands for others
+  std::vector<Point> open = {};          ///< of the grid, those of which nothing is known: no box holds one
 
   /// Whether everything that is known in the box is wrong.
   bool all_wrong(const Box& box) const;
 };
 
 /// As few boxes as a greedy choice finds that hold all that the given ones hold, each of those made as wide as it can
-/// be while everything in it is wrong. `all_wrong` holds for each that is given.
+/// be while everything in it is wrong and nothing is open. `all_wrong` holds for each that is given.
 std::vector<Box> cover(const WrongPoints& points, const std::vector<Box>& boxes);
 
 /// "pp ≥ 2 and dp = 1"; "every size" for a box that holds all of `points`.

@@ -188,6 +188,7 @@ void StepSelections::read(const Step& step) {
                                    flat ? "buffer" : "bucket", alignment->to_string()));
     }
     if (!flat && everywhere) Alignment::require_whole_and_positive(step);
+    if (everywhere) alignments.require_countable(step);
     // Which parameters share a bucket, in which order: that decides where each of them lies in it.
     const GeometryLayout layout = lay_out_for(step, items, n, environment);
     std::string rule = flat ? "flat" : "bucket";

@@ -161,16 +161,48 @@ void each_suspect(const std::vector<Reason>& reasons, const Sizes& base, const s
     if (!goes_on(*representative)) return;
 }
 
-std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, const std::vector<Reason>& reasons) {
+std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, const std::vector<Reason>& reasons,
+                                                    std::vector<Sizes>& right) {
   std::optional<Proof::Counterexample> example;
   int looked_at = 0;
-  each_suspect(reasons, layouts.base(), layouts.axes(), layouts.micro_batches(), [&](const Sizes& sizes) {
+  std::set<std::map<Axis, int>> refused;  // with all numbers of micro-batches that were tried
+  const auto find_at = [&](const Sizes& sizes) -> bool {
     const std::shared_ptr<const Scenario> there = layouts.read(sizes);
-    if (!there) return true;
+    if (!there) return false;
     example = replay(*there, sizes);
     if (example && is_stuck(example->ended)) example.reset();  // no reason is about that
+    if (!example) right.push_back(sizes);
+    return true;
+  };
+  each_suspect(reasons, layouts.base(), layouts.axes(), layouts.micro_batches(), [&](const Sizes& sizes) {
+    if (!find_at(sizes)) {
+      refused.insert(sizes.axes);
+      return true;
+    }
+    refused.erase(sizes.axes);
     return !example && ++looked_at < 40;
   });
+  if (!example || !layouts.micro_batches()) return example;
+  // Rules may refuse the few numbers of micro-batches that were tried, and allow others below that of the example.
+  constexpr int most = 64;
+  Proof::Counterexample found = *example;
+  Sizes sizes = found.sizes;
+  const int count = *sizes.micro_batches;
+  for (int fewer = 1; fewer < std::min(count, most); ++fewer) {
+    sizes.micro_batches = fewer;
+    const bool possible =
+        std::any_of(reasons.begin(), reasons.end(), [&](const Reason& reason) { return applies(reason, sizes); });
+    if (!possible || !find_at(sizes) || !example) continue;
+    found = *example;
+    break;
+  }
+  example = std::move(found);
+  example->is_smallest =
+      count <= most && std::all_of(refused.begin(), refused.end(), [&](const std::map<Axis, int>& axes) {
+        std::map<Axis, SizeRange> ranges;
+        for (const auto& [axis, size] : axes) ranges.emplace(axis, SizeRange::exactly(Rational(size)));
+        return layouts.refuses_all(ranges, std::nullopt);
+      });
   return example;
 }
 

@@ -20,7 +20,9 @@ std::optional<Proof::Counterexample> replay(const Scenario& scenario, const Size
 
 /// The layout with the fewest ranks, and of these the fewest micro-batches, at which one of the reasons applies and the
 /// symbolic engine, which replays every rank, finds the scenario wrong. Nothing where none of the first 40 layouts at
-/// which a reason applies is wrong: what is wrong may depend on how elements are cut.
-std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, const std::vector<Reason>& reasons);
+/// which a reason applies is wrong: what is wrong may depend on how elements are cut. Those that were replayed, and are
+/// right, are added to `right`.
+std::optional<Proof::Counterexample> smallest_wrong(const Layouts& layouts, const std::vector<Reason>& reasons,
+                                                    std::vector<Sizes>& right);
 
 }  // namespace lockstep::parametric

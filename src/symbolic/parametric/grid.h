@@ -21,6 +21,7 @@ struct Grid {
   std::vector<std::vector<int>> values;  ///< by dimension, ascending
   std::vector<std::set<int>> wide;       ///< by dimension: of these the ones that stand for larger ones, too
   std::vector<Point> known;              ///< of these, and others that matter, those that are decided
+  std::vector<Point> open;               ///< that were not followed, and are not known to be refused
   StatementWords words;
   bool is_thinned = false;  ///< sizes were left out, because there are too many
 

@@ -266,6 +266,8 @@ std::optional<std::string> Layouts::enter() {
   }
   if (is_open && lists_micro_batches_)
     kept_.push_back({std::nullopt, *base_.micro_batches, "the file lists numbers of each under \"tokens\""});
+  if (is_open && !any_given_ && !why_micro_batches_.empty() && base_.micro_batches)
+    kept_.push_back({std::nullopt, *base_.micro_batches, why_micro_batches_});
   return std::nullopt;
 }
 

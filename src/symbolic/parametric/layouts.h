@@ -41,8 +41,11 @@ class Layouts {
   bool any_micro_batches() const { return any_micro_batches_; }  ///< whether the file says so
   /// Some that are not refused while the sizes are those of base(); ascending.
   const std::vector<int>& allowed_micro_batches() const { return allowed_micro_batches_; }
-  /// From now on their number is the one that is given.
-  void give_micro_batches() { micro_batches_ = false; }
+  /// From now on their number is the one that is given, because of what a step does.
+  void give_micro_batches(const std::string& step, const std::string& why) {
+    micro_batches_ = false;
+    why_micro_batches_ = step.empty() ? why : step + ": " + why;
+  }
   const std::vector<Proof::Refused>& refused() const { return refused_; }
   const std::vector<Proof::Refused>& refused_beside() const { return refused_beside_; }  ///< Proof::refused_beside
   const std::vector<Proof::RefusedTogether>& refused_together() const { return refused_together_; }
@@ -150,6 +153,7 @@ class Layouts {
   bool any_given_ = false;            ///< the file says which sizes are open
   bool lists_one_tp_rank_ = false;    ///< parameters for the steps of a framework, which may act over tp
   std::vector<Axis> listed_by_rank_;  ///< axes of which each rank has tokens of its own in the file
+  std::string why_micro_batches_;     ///< are given though they would be open; "" where they are not
   bool lists_micro_batches_ = false;  ///< so has each micro-batch, and else their number would be open
   bool any_axes_ = false;             ///< axes are among them
   bool any_of_experts_ = false;       ///< and of those some of the expert mesh

@@ -100,8 +100,8 @@ void Prover::State::find() {
     try {
       cases = find_cases(layouts, options.steps);
       return;
-    } catch (const NeedsUnrolling&) {
-      layouts.give_micro_batches();
+    } catch (const NeedsUnrolling& need) {
+      layouts.give_micro_batches(need.step, need.why);
     }
   }
 }
@@ -139,10 +139,11 @@ void Prover::State::conclude() {
   proof.wrong_parameters.assign(names.begin(), names.end());
   const bool is_open = !proof.axes.empty() || proof.micro_batches;
   if (options.steps) proof.steps = proof_steps(cases);
+  std::vector<Sizes> replayed;  // and right
   std::string not_shown = "none of the sizes that were tried shows";
   try {
     const Budget budget(options.budget * Budget::counterexample, options.budget * Budget::memory_of_a_proof);
-    if (!reasons.empty()) proof.counterexample = smallest_wrong(layouts, reasons);
+    if (!reasons.empty()) proof.counterexample = smallest_wrong(layouts, reasons, replayed);
   } catch (const OverBudget& over) {
     not_shown = fmt::format("no replay shows: {}", over.what());
   }
@@ -153,10 +154,13 @@ void Prover::State::conclude() {
   } else if (!reasons.empty()) {
     proof.verdict = Proof::Verdict::undecided;
     add_conditions(reasons, "there may be a mistake, which " + not_shown);
-    const auto by_tokens = [](const Reason& reason) {
+    const auto by_tokens = [&](const Reason& reason) {
       const parametric::TokenParts parts =
           parametric::by_tokens(reason.representative->world->polynomials(), reason.cell->value);
-      return std::any_of(parts.begin(), parts.end(), [](const auto& part) { return !part.first.empty(); });
+      // At sizes that were not replayed it may be wrong with any tokens.
+      return std::any_of(parts.begin(), parts.end(), [](const auto& part) { return !part.first.empty(); }) &&
+             std::any_of(replayed.begin(), replayed.end(),
+                         [&](const Sizes& sizes) { return parametric::applies(reason, sizes); });
     };
     const auto all = [&](const auto& is_so) { return std::all_of(reasons.begin(), reasons.end(), is_so); };
     proof.statement =

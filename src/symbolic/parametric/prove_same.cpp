@@ -166,9 +166,9 @@ struct SameProver::State {
         for_each_case({{&old_layouts, &new_layouts}, proof.axes, proof.micro_batches, base}, cases,
                       [&](Case& one, const std::vector<Sizes>& sizes) { enter(one, sizes); });
         break;
-      } catch (const NeedsUnrolling&) {
-        old_layouts.give_micro_batches();
-        new_layouts.give_micro_batches();
+      } catch (const NeedsUnrolling& need) {
+        old_layouts.give_micro_batches(need.step, need.why);
+        new_layouts.give_micro_batches(need.step, need.why);
       }
     }
   }

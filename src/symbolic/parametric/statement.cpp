@@ -39,6 +39,11 @@ std::optional<std::string> upward(const Grid& grid, const std::vector<Point>& kn
         std::any_of(minimal.begin(), minimal.end(), [&](const Point& least) { return above(point, least); });
     if (covered != (wrong.count(point) != 0)) return std::nullopt;
   }
+  // What was not followed may be right.
+  for (const Point& point : grid.open) {
+    if (std::any_of(minimal.begin(), minimal.end(), [&](const Point& least) { return above(point, least); }))
+      return std::nullopt;
+  }
   // What every known point has is not said.
   Point lowest = known.front();
   for (const Point& point : known) {
@@ -122,7 +127,7 @@ Box box_of_case(const CaseSizes& one, const Grid& grid) {
 /// A grid with all sizes that matter to one of the reasons.
 Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons, const std::vector<Axis>& axes,
              bool micro_batches) {
-  Grid grid{axes, micro_batches, {}, {}, {}, {}, false};
+  Grid grid{axes, micro_batches, {}, {}, {}, {}, {}, false};
   std::vector<std::vector<int>> roots(grid.dimensions());  // where values depend on this size alone
   std::vector<Sizes> zeros;                                // of each reason, at the least sizes at which it is one
   for (const Reason& reason : reasons) {
@@ -174,18 +179,22 @@ Grid grid_of(const std::vector<Case>& cases, const std::vector<Reason>& reasons,
     const Point point = grid.point(zero);
     if (std::find(points.begin(), points.end(), point) == points.end()) points.push_back(point);
   }
-  std::vector<const Case*> followed;
-  std::vector<Box> boxes;
+  std::vector<const Case*> followed, limited;
+  std::vector<Box> boxes, limited_boxes;
   for (const Case& one : cases) {
-    if (one.limit) continue;
-    followed.push_back(&one);
-    boxes.push_back(box_of_case(one, grid));
+    (one.limit ? limited : followed).push_back(&one);
+    (one.limit ? limited_boxes : boxes).push_back(box_of_case(one, grid));
   }
-  const BoxesByValue near(std::move(boxes));
+  const BoxesByValue near(boxes), near_limited(limited_boxes);
   for (const Point& point : points) {
     const Sizes sizes = grid.sizes(point);
-    const std::size_t decided = near.at(point).find([&](std::size_t i) { return followed[i]->holds(sizes); });
-    if (decided < followed.size()) grid.known.push_back(point);
+    const auto is_in = [&](const BoxesByValue& some, const std::vector<const Case*>& of) {
+      return some.at(point).find([&](std::size_t i) { return of[i]->holds(sizes); }) < of.size();
+    };
+    if (is_in(near, followed))
+      grid.known.push_back(point);
+    else if (is_in(near_limited, limited))
+      grid.open.push_back(point);
   }
   return grid;
 }

@@ -163,7 +163,7 @@ bool needs_conditions(const std::vector<Reason>& reasons) {
 std::string statement_by_conditions(const std::vector<Reason>& reasons, const Grid& grid) {
   std::vector<std::string> texts;
   for (const ReasonGroup& group : groups_of(reasons, grid)) {
-    WrongPoints points{grid.values, grid.known, {}, grid.wide};
+    WrongPoints points{grid.values, grid.known, {}, grid.wide, grid.open};
     const BoxesByValue boxes(group.boxes);
     for (const Point& point : grid.known) {
       const bool in_box = !boxes.at(point).empty();
