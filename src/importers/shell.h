@@ -16,7 +16,7 @@ namespace lockstep::importers {
 struct ShellCommand {
   std::vector<Word> words;
   int line = 0;
-  bool sets_unnamed = false;  ///< it may set variables whose names are not known, as `eval "$(…)"` does
+  bool sets_unnamed = false;    ///< it may set variables whose names are not known, as `eval "$(…)"` does
   bool is_conditional = false;  ///< in an if, a loop, a function or brackets, or behind &&, || or |
 };
 

@@ -511,6 +511,11 @@ def with_steps(layout, parameters, *steps, **batch):
             "schedule": {"steps": [{"name": "zero", "op": "zero"}, each, *steps]}}
 
 
+def of_all(layout):
+    """What is known of a file that speaks of these axes: listed steps say nothing of a layout that has others."""
+    return "every size of the axes in play", f"right for every size of {', '.join(sorted(layout))} and micro_batches"
+
+
 @pytest.mark.parametrize("by, right", [("dp", "1 / dp"), ("dp * cp", "1 / (dp * cp)"), ("cp / dp", "1 / (dp * cp)")])
 def test_a_factor_that_is_upside_down_is_turned(run, tmp_path, by, right):
     """Where other sizes come to the same number here, the one that is right elsewhere is shown."""
@@ -520,7 +525,7 @@ def test_a_factor_that_is_upside_down_is_turned(run, tmp_path, by, right):
     (tmp_path / "wrong.json").write_text(json.dumps(document))
     report = json.loads(run("repair", "-f", "json", "wrong.json").stdout)
     best = report["repairs"][0]
-    assert best["reach"] == "every size", best
+    assert (best["reach"], best["proof"]) == of_all(document["layout"]), best
     assert best["edits"] == [{"set": "scale", "by": right}]
     blamed = json.loads(run("check", "-f", "json", "wrong.json").stdout)["diagnosis"]["blame"]
     assert [one["step"] for one in blamed] == ["scale"]
@@ -534,14 +539,14 @@ def test_a_number_that_is_written_down_is_the_size_that_it_stands_for(run, tmp_p
                           {"name": "scale", "op": "scale", "by": by}, micro_batches=2)
     (tmp_path / "wrong.json").write_text(json.dumps(document))
     best = json.loads(run("repair", "-f", "json", "wrong.json").stdout)["repairs"][0]
-    assert (best["edits"], best["reach"]) == ([{"set": "scale", "by": right}], "every size")
+    assert (best["edits"], best["reach"], best["proof"]) == ([{"set": "scale", "by": right}], *of_all(layout))
     said = json.loads(run("check", "-f", "json", "wrong.json").stdout)["diagnosis"]
     assert said["repairs"][0]["edits"] == best["edits"] and [one["step"] for one in said["blame"]] == ["scale"]
     document["schedule"]["steps"][1]["steps"][0]["by"] = "1 / (tokens * 3)"
     document["schedule"]["steps"][3]["by"] = right
     (tmp_path / "wrong.json").write_text(json.dumps(document))
     best = json.loads(run("repair", "-f", "json", "wrong.json").stdout)["repairs"][0]
-    assert (best["edits"], best["reach"]) == ([{"set": "backward", "by": "1 / (tokens * micro_batches)"}], "every size")
+    assert (best["edits"], best["reach"], best["proof"]) == ([{"set": "backward", "by": "1 / (tokens * micro_batches)"}], *of_all(layout))
 
 
 def test_a_norm_that_counts_one_copy_of_what_is_tied_leaves_nothing_out(run, tmp_path):
