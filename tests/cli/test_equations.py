@@ -73,9 +73,9 @@ def test_a_sentence_that_leaves_sizes_out_says_so(run, files):
     document = {"lockstep": 1, "model": {"preset": "./m.jsonc"}, "batch": {"loss": "piece_mean"}, "schedule": {"steps": steps}}
     (files / "a.json").write_text(json.dumps(document))
     said = json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)["statement"]
-    assert said.endswith(", and perhaps at others, of the sizes that could be followed")
-    # What names every size leaves none.
+    assert ", and perhaps at others, of the sizes that could be followed" in said
+    # Not where all that were followed are wrong, either: it says nothing of every size, others were not followed.
     steps.append({"name": "last", "op": "scale", "by": "3"})
     (files / "a.json").write_text(json.dumps(document))
     said = json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)["statement"]
-    assert said.startswith("wrong for every size") and "perhaps" not in said
+    assert "every size" not in said and ", and perhaps at others, of the sizes that could be followed" in said

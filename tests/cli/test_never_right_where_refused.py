@@ -121,8 +121,8 @@ def test_a_rule_that_never_refused_refuses_nothing_by_itself(run):
     found = [(one["axis"], one["sizes"], one["from"]) for one in proof["refused"]]
     assert found == [("sp", list(range(2, 65)), 2), ("ep", [3, *range(5, 65)], 5)]
     # Beside experts cp has no digit of its own: it is not followed, and this was not said.
-    assert [(one["axis"], one["size"]) for one in proof["kept"]] == [("cp", 1), ("tp", 1)]
-    assert proof["statement"] == "right for every size, with cp = 1 and tp = 1"
+    assert [(one["axis"], one["size"]) for one in proof["kept"]] == [("cp", 1), ("tp", 1), ("micro_batches", 2)]
+    assert proof["statement"] == "right for every size, with cp = 1 and tp = 1 and micro_batches = 2"
 
 
 def test_any_size_where_the_first_one_is_refused(run, files):

@@ -119,7 +119,7 @@ def test_check_of_a_large_layout_takes_the_real_alignment(proof_of, run):
 
 def test_a_size_refused_beside_small_sizes_is_looked_at_beside_larger_ones(proof_of):
     proof = proof_of("refused-beside-small-sizes.json")
-    assert proof["verdict"] == "wrong" and proof["statement"].startswith("wrong for edp = 1")
+    assert proof["verdict"] == "wrong" and proof["statement"].startswith("wrong for ep ≥ 4 and edp = 1")
     assert proof["counterexample"]["sizes"]["ep"] == 4
     assert not [one for one in proof["refused"] if one["axis"] == "edp"]
 

@@ -497,7 +497,7 @@ def test_a_size_in_a_name_is_followed_or_leaves_the_proof_open(run, files):
         floored = "floor" in name or "part" in name
         (files / "mine.json").write_text((files / "mine.json").read_text().replace('"name": "w"', '"name": "%s"' % ("w0" if floored else "wfalse")))
         # Of what is rounded down there are as many names as sizes.
-        said = "wrong as soon as dp ≥ 200, of the sizes that could be followed" if floored else "wrong for dp = 200"
+        said = "wrong for 200 ≤ dp ≤ 2399, of the sizes that could be followed" if floored else "wrong for dp = 200"
         assert run("prove", "--open", "all", "-q", "mine.json").stdout == f"wrong   mine.json  {said}, with tp = 1\n", name
         layouts = [{"dp": 2}, {"dp": 199}, {"dp": 200}, {"dp": 201}, {"dp": 400}]
         expected = ["match"] * 2 + ["mismatch"] * 3 if floored else ["match"] * 2 + ["mismatch", "match", "match"]
@@ -590,7 +590,7 @@ def test_a_coordinate_of_dp_is_one_on_the_axes_of_experts(run, files):
         { "name": "own", "op": "own", "over": [] } ] } }""")
     (files / "large.json").write_text((files / "root.json").read_text().replace('"ep": 2, "dp": 4', '"ep": 4, "dp": 8'))
     assert [run("check", "-q", name).returncode for name in ("root.json", "large.json")] == [0, 1]
-    assert "wrong for ep ≠ 2, of the sizes that could be followed" in run("prove", "root.json").stdout
+    assert "wrong for ep ≠ 2 and edp ≥ 2; for ep ≥ 3, of the sizes that could be followed" in run("prove", "root.json").stdout
 
 
 def test_a_long_statement_is_shortened_and_true_by_itself(run, files):

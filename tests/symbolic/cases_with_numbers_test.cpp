@@ -107,8 +107,8 @@ std::optional<std::vector<Case>> cases_of(Layouts& layouts) {
     try {
       if (layouts.enter()) return std::nullopt;
       return parametric::find_cases(layouts, false);
-    } catch (const parametric::NeedsUnrolling&) {
-      layouts.give_micro_batches();
+    } catch (const parametric::NeedsUnrolling& need) {
+      layouts.give_micro_batches(need.step, need.why);
     } catch (const OverBudget&) {
       return std::nullopt;
     }
