@@ -59,7 +59,8 @@ struct Prover::State {
     }
     try {
       // As much for the sentence as for the search.
-      const Budget budget(std::int64_t{2} * options.budget * Budget::counterexample, options.budget * Budget::memory_of_a_proof);
+      const Budget budget(std::int64_t{2} * options.budget * Budget::counterexample,
+                          options.budget * Budget::memory_of_a_proof);
       conclude();
     } catch (const OverBudget& over) {
       proof.verdict = Proof::Verdict::undecided;
