@@ -62,7 +62,7 @@ TEST_CASE("a stage that a model file counts from the end is one that a step name
       R"({ "pp": 4, "dp": 2 })",
       R"({ "name": "half", "op": "scale", "by": "1/2", "only": { "pp": [3] }, "params": ["last_but_one"] })"));
   CHECK(prover.proof().verdict == Proof::Verdict::wrong);
-  CHECK(prover.proof().statement == "right only at pp = 4, of the sizes that could be followed");
+  CHECK(prover.proof().statement == "wrong for pp = 5, of the sizes that could be followed");
   CHECK(prover.proof().wrong_parameters == std::vector<std::string>{"last_but_one"});
   REQUIRE(prover.proof().counterexample);
   CHECK(prover.proof().counterexample->sizes.axes.at(Axis::pp) == 5);

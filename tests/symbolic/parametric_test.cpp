@@ -164,7 +164,7 @@ TEST_CASE("sizes at which a framework has other steps are cases of their own", "
   CHECK(statement(predivided(R"({ "sp": "any", "dp": "any" })", "13")) ==
         "wrong for sp ≥ 2 and dp ≥ 2; for sp ≥ 2 and sp ≠ 13; for dp = 13");
   CHECK(statement(predivided(R"({ "dp": 4 })", "4")) ==
-        "wrong for sp ≥ 2 and sp ≠ 4; for sp ≥ 2 and dp ≥ 2; for dp = 4, with tp = 1");
+        "wrong for sp ≥ 2 and sp ≠ 4; for sp ≥ 2 and dp ≥ 2; for dp = 4, with tp = 1 and micro_batches = 2");
 }
 
 TEST_CASE("a stage that a file lists is the last one at a single size, which is a case of its own", "[parametric]") {
