@@ -157,5 +157,5 @@ def test_what_a_repair_is_proved_for_is_not_wrong_at_a_size_that_was_tried(run):
     by_reach = {}
     for repair in report["repairs"]:
         by_reach.setdefault(repair["reach"], []).append((repair["proof"], repair["sizes"]["wrong_at"]))
-    assert all(wrong_at == "" and "micro_batches" in proof for proof, wrong_at in by_reach["every size"])
+    assert all(wrong_at == "" and "micro_batches" in proof for proof, wrong_at in by_reach["every size of the axes in play"])
     assert by_reach["some sizes"] == [("right for every size of tp alone", "micro-batches 2")]

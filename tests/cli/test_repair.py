@@ -378,7 +378,7 @@ def test_what_is_right_at_the_files_own_sizes_is_not_said_to_be_wrong_for_every_
     write_with_option(files, FLAG, [BACKWARD, {"name": "scale", "op": "scale", "by": by}, SUM], {"dp": 2})
     shown = run("repair", "own.json").stdout
     assert "  option o: true in place" in shown and "wrong for every size" not in shown
-    assert "     wrong at other sizes; the smallest wrong layout has dp 1" in shown
+    assert "     wrong for dp = 1, of the sizes that could be followed" in shown
 
 
 def test_a_part_of_what_was_changed_stands_behind_what_is_right_for_more_sizes(run):
