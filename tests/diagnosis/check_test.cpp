@@ -133,7 +133,7 @@ TEST_CASE("any number of micro-batches is proved for all of them, and one is sho
   CHECK(partly.verdict == Verdict::mismatch);
   CHECK(partly.notes ==
         std::vector<std::string>{
-            "With any micro_batches it is wrong for every size, of the sizes that could be followed. Shown is the "
+            "With any micro_batches it is wrong for micro_batches = 1, of the sizes that could be followed. Shown is the "
             "smallest layout that is wrong."});
   const std::string some = text("2", mean, regrown);
   const CheckResult open = check_text(some);
