@@ -12,9 +12,10 @@ namespace lockstep::expression {
 inline constexpr int most_digits = 8192;
 
 /// At most how many binary digits a number can have: the ones above and below the line are at most 2 to these powers. A
-/// whole number has none below.
+/// whole number has none below. Where `divisor` is not 0, the number is a whole one by it, which is what `above` bounds
+/// then, so that adding up halves does not make quarters of them.
 struct Digits {
-  std::int64_t above = 0, below = 0;
+  std::int64_t above = 0, below = 0, divisor = below == 0 ? 1 : 0;
   bool are_few() const { return above <= most_digits && below <= most_digits; }
 };
 Digits digits_of(const Rational& number);

@@ -110,7 +110,7 @@ WRONG_VALUES = {
     "extent 0": (with_parameter(shape=[0]), "expected an integer of at least 1, found the number 0"),
     "extent with a fraction": (with_parameter(shape=[1.5]), "expected an integer of at least 1, found the number 1.5"),
     "shape beyond 2^62": (with_parameter(shape=[1 << 40, 1 << 40]), 'the parameter "weight" has more than 2^62 elements'),
-    "all ranks beyond 2^62": (with_parameter(shape=[1 << 62]), "have 9.22e+09 billion elements together, more than the 2^62"),
+    "all ranks beyond 2^62": (with_parameter(shape=[1 << 62]), "have 9.22e+09 billion elements together, more than the 4.6e18"),
     "does not divide": (with_parameter(shape=[9], shard={"dp": 0}), "which dp = 2 does not divide; pad the dimension"),
     "dimension that is not there": (with_parameter(shard={"dp": 3}), "dimension 3 does not exist: the shape has 1 dimension"),
     "stage that is not there": (with_parameter(stage=7), 'stage 7 does not exist: "pp" is 1'),
@@ -190,6 +190,8 @@ def test_alignments(limited, tmp_path, geometry, value):
         assert 'unknown name "x" in an expression' in said
     elif isinstance(value, str):
         assert 'division by zero: "n - 2" is 0 here' in said
+    elif value > 1 << 62:
+        assert f'expected at most {1 << 62} for "{key}"' in said
     else:
         assert f'expected a positive whole number for "{key}"' in said
 

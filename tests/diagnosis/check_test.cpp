@@ -131,10 +131,11 @@ TEST_CASE("any number of micro-batches is proved for all of them, and one is sho
   const std::string regrown = R"(, { "name": "regrow", "op": "all_reduce", "over": "dp", "reduce": "avg" })";
   const CheckResult partly = check_text(text("2", "", R"(, { "name": "regrow", "op": "all_reduce", "over": "dp" })"));
   CHECK(partly.verdict == Verdict::mismatch);
-  CHECK(partly.notes ==
-        std::vector<std::string>{
-            "With any micro_batches it is wrong for micro_batches = 1, of the sizes that could be followed. Shown is the "
-            "smallest layout that is wrong."});
+  CHECK(
+      partly.notes ==
+      std::vector<std::string>{
+          "With any micro_batches it is wrong for micro_batches = 1, of the sizes that could be followed. Shown is the "
+          "smallest layout that is wrong."});
   const std::string some = text("2", mean, regrown);
   const CheckResult open = check_text(some);
   CHECK(open.verdict == Verdict::error);
