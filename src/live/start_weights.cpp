@@ -59,6 +59,7 @@ void name_stages_apart(CapturedRun& run) {
   const std::uint32_t bit = std::uint32_t{1} << *axis;
   struct Held {
     std::map<int, std::set<std::pair<std::vector<std::int64_t>, std::optional<Lanes>>>> by_others;
+    std::map<int, std::size_t> ranks_by_others;
     std::set<int> stages;
     bool carried = false, known = true, constant = false;
   };
@@ -73,12 +74,23 @@ void name_stages_apart(CapturedRun& run) {
       held.known = held.known && own.start.has_value();
       held.constant = held.constant || own.starts_constant;
       const std::optional<Lanes> start = own.start ? std::optional(lanes_of(*own.start)) : std::nullopt;
-      held.by_others[run.other_coordinates(rank.header.rank, bit)].emplace(own.shape, start);
+      const int others = run.other_coordinates(rank.header.rank, bit);
+      held.by_others[others].emplace(own.shape, start);
+      ++held.ranks_by_others[others];
     }
   }
   std::set<std::string> apart;
+  bool are_mixed = false;  // gradients of different parameters, by a collective
   for (const auto& [name, held] : all) {
-    if (held.stages.size() < 2 || held.carried) continue;
+    if (held.stages.size() < 2) continue;
+    // Copies of one parameter begin alike: what a collective adds up and is different everywhere is not one.
+    const auto all_differ = [&held = held](const auto& one) {
+      return one.second.size() > 1 && one.second.size() == held.ranks_by_others.at(one.first);
+    };
+    if (held.carried &&
+        (!held.known || held.constant || !std::all_of(held.by_others.begin(), held.by_others.end(), all_differ)))
+      continue;
+    are_mixed = are_mixed || held.carried;
     for (const auto& [others, kinds] : held.by_others) {
       if ((held.known && kinds.size() > 1) || kinds.begin()->first != kinds.rbegin()->first) apart.insert(name);
     }
@@ -90,7 +102,8 @@ void name_stages_apart(CapturedRun& run) {
   const std::size_t others = apart.size() - 1;
   std::set<std::string> guessed;
   for (const auto& [name, held] : all) {
-    if (held.stages.size() > 1 && !held.carried && held.constant && apart.insert(name).second) guessed.insert(name);
+    const bool is_own = held.constant && (!held.carried || are_mixed);
+    if (held.stages.size() > 1 && is_own && apart.insert(name).second) guessed.insert(name);
   }
   for (RankRecord& rank : run.ranks) {
     const int stage = run.coordinates(rank.header.rank, bit);

@@ -315,6 +315,8 @@ unsigned Template::kind_of(const Node& node) const {
       return Kinds::truth;
     case Kind::binary:
       return expression::limits_digits(node) ? Kinds::number : Kinds::truth;
+    case Kind::end:  // which hangs on what it is compared with
+      return Kinds::number;
     default:
       break;
   }
@@ -322,8 +324,6 @@ unsigned Template::kind_of(const Node& node) const {
     return kind_of_value(expression::evaluate(node, environment_));
   } catch (const ExpressionError&) {
     return Kinds::nothing;
-  } catch (const InternalError&) {
-    return Kinds::number;  // an end, which hangs on what it is compared with
   }
 }
 

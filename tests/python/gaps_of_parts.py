@@ -134,6 +134,9 @@ def stages_of_torch_that_are_not_divided(out):
     pipeline(out, scale_grads=False)
 
 
+variant("stages_of_torch_that_are_mixed", 2, pipeline, more=lambda model: [dist.all_reduce(one.grad) for one in model.parameters()])
+
+
 variant("stages_of_torch_that_begin_alike", 2, pipeline, seed=lambda: 0)
 
 

@@ -63,7 +63,7 @@ def main(case):
         torch.manual_seed(3 if case == "begin-alike" or tied else 3 + number)
         if tied:
             return Words(number == 1)
-        one = Stage([0, 1] if case in ("own-names", "begin-alike") else [2 * number, 2 * number + 1])
+        one = Stage([0, 1] if case in ("own-names", "own-names-mixed", "begin-alike") else [2 * number, 2 * number + 1])
         if case == "fsdp2":
             fully_shard(one, mesh=mesh["dp"])
         return DistributedDataParallel(one, process_group=group) if case == "ddp" else one
@@ -94,7 +94,7 @@ def main(case):
                 dist.all_reduce(model.wte.weight.grad, group=mesh.get_group("pp"))
             if case not in ("fsdp2", "ddp", "not-reduced", "interleaved-not-reduced"):
                 for parameter in model.parameters():
-                    dist.all_reduce(parameter.grad, group=group)
+                    dist.all_reduce(parameter.grad, group=None if case == "own-names-mixed" else group)
                     parameter.grad /= 1 if case == "summed" else dist.get_world_size(group)
             optimizer.step()
             if case == "evaluated":

@@ -102,6 +102,8 @@ EXPECTED = {
                         " as different parameters, pp0.0.bias and so on."),
     "stages_of_torch_that_are_not_divided": ("match", (8, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different"
                                              " weights: they are taken as different parameters, pp0.0.bias and so on."),
+    "stages_of_torch_that_are_mixed": ("mismatch", (0, 8, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different"
+                                       " weights: they are taken as different parameters, pp0.0.bias and so on."),
     "stages_of_torch_that_begin_alike": ("undecided", (0, 0, 8), [0, 1], "stages along pp have it under one name and begin with the same weights, yield"
                                          " different gradients of it, and no collective adds these up: it may be one parameter, whose gradient is then not"
                                          " complete, or several that were initialised alike"),

@@ -312,7 +312,7 @@ def extract(settings, every=False, jobs=None, limit=300, report=lambda text: Non
         def add(found, draw):
             merged.add(found["rank"], found["events"], draw)
             if draw == DRAWS[0]:
-                stages.add(found["events"])
+                stages.add(found["rank"], found["events"])
                 placements.add(found["rank"], found["alike"])
 
         def take(ranks, draw):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of parameters that a pipeline's stages hold, where several stages use one name: of different parameters, or of one that each of them has.
 
-A parameter of which gradients meet those of another stage in a collective is one, as a tied embedding is. Others are each stage's own and are named by it.
-Where such ones begin with the same weights on two stages, they may be copies whose gradients nobody adds up: that is said, and nothing is judged of them.
+A parameter of which gradients meet those of another stage in a collective is one, as a tied embedding is, but where the stages begin with different weights:
+then gradients of different parameters are mixed. Others are each stage's own and are named by it. Where such ones begin with the same weights on two stages,
+they may be copies whose gradients nobody adds up: that is said, and nothing is judged of them.
 """
 
 AXES = ("pp", "pipe", "pipeline", "stage")
@@ -21,13 +22,33 @@ def listed(names):
 
 class StageNames:
     def __init__(self):
-        self.starts = {}  # by name and what it begins with: stages
+        self.starts, self.constant = {}, set()  # by name and rank: what it begins with, by stage; names that begin with one number everywhere
 
-    def add(self, events):
+    def add(self, rank, events):
         """Of a rank that was played."""
         for event in events:
-            if event["event"] == "parameter" and "stage" in event and event.get("start") and not event.get("constant"):
-                self.starts.setdefault((own_name(event), tuple(event["shape"]), event["start"]), set()).add(event["stage"])
+            if event["event"] == "parameter" and "stage" in event and event.get("start"):
+                if event.get("constant"):
+                    self.constant.add(own_name(event))
+                else:
+                    begins = event["shape"], event["start"]
+                    self.starts.setdefault(own_name(event), {}).setdefault(rank, {})[event["stage"]] = begins
+
+    def pairs(self, name, mesh):
+        """Of two stages that stand alike along all other axes: whether they begin alike."""
+        chosen = [place for place, axis in enumerate(mesh.axes) if axis not in AXES]
+        groups = {}
+        for rank, begins in self.starts.get(name, {}).items():
+            groups.setdefault(mesh.number(rank, chosen), []).extend(begins.items())
+        for group in groups.values():
+            for place, (stage, begins) in enumerate(group):
+                yield from (begins == other for number, other in group[:place] if number != stage)
+
+    def are_mixed(self, shared, mesh):
+        """Of names whose gradients a collective adds up, those of different parameters: that begin otherwise on each stage, and beside them what begins
+        with one number everywhere, as biases and norms do."""
+        found = {name for name in shared - self.constant if not any(self.pairs(name, mesh)) and any(True for _ in self.pairs(name, mesh))}
+        return found | (shared & self.constant if found else set())
 
     def apply(self, programs, mesh):
         """Writes names into the programs. Returns sentences for the reader."""
@@ -41,8 +62,10 @@ class StageNames:
                     shared.update(own_name(own[number]) for number in event.get("parameters", ()) if number in own)
         if not stages:
             return []
-        apart = {name for name, own in stages.items() if len(own) > 1} - shared
-        tied = apart & {name for (name, _, _), own in self.starts.items() if len(own) > 1}
+        shared = {name for name in shared if len(stages[name]) > 1}
+        mixed = self.are_mixed(shared, mesh)
+        apart = {name for name, own in stages.items() if len(own) > 1} - shared | mixed
+        tied = {name for name in apart - mixed if any(self.pairs(name, mesh))}
         known = {}
         for program in programs:
             numbers = [event["id"] for event in program["events"] if event["event"] == "parameter" and "stage" in event and own_name(event) in tied]
@@ -54,9 +77,9 @@ class StageNames:
                     " one parameter is not known (other names, or other weights in each stage, would tell)")})
         if not apart:
             return []
-        first = min(apart)
-        return ["stages of the pipeline have %s under one name, and no collective adds up their gradients: they are taken as each stage's own, stage%d.%s and so on."
-                % (listed(apart), min(stages[first]), first)]
+        return ["stages of the pipeline have %s under one name, and %s: they are taken as each stage's own, stage%d.%s and so on."
+                % (listed(names), why, min(stages[min(names)]), min(names))
+                for names, why in ((apart - mixed, "no collective adds up their gradients"), (mixed, "begin with different weights")) if names]
 
     @staticmethod
     def is_between_stages(group, mesh):
