@@ -20,7 +20,7 @@ WRONG = {
     "own-names-mixed": "contributions to another parameter are in it",  # by a collective of all ranks
     "two-schedules": "other coefficients than expected",  # the second schedule divides what the first has left as well
 }
-MEASURED = ["1f1b", "fsdp2", "tied", "interleaved-not-reduced", "two-schedules", "summed", "evaluated-before-the-step", "own-names-mixed"]
+MEASURED = ["1f1b", "fsdp2", "tied", "interleaved-not-reduced", "two-schedules", "summed", "evaluated-before-the-step"]
 
 
 def extraction_of(tmp_path, case, ranks=4, **settings):
