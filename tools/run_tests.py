@@ -30,7 +30,7 @@ RELEASE_ONLY = {
     "scenarios", "strangers", "sweep", "tools", "device/test_mpi_transport.py",
     *(f"cli/test_{name}.py" for name in ("budgets", "commands", "completion", "diff", "docs", "draw_idea", "equations", "extraction", "files", "formats", "hostile", "import", "import_script", "list",
                                          "mpi", "mutate", "names", "never_right_where_attacked", "never_right_where_chosen", "never_right_where_doubted",
-                                         "never_right_where_empty", "never_right_where_refused", "never_right_where_unnamed", "never_right_where_wrong", "open_axes", "page", "page_media", "prove", "refused_sizes", "repair", "rules",
+                                         "never_right_where_empty", "never_right_where_far", "never_right_where_refused", "never_right_where_uncountable", "never_right_where_unnamed", "never_right_where_wrong", "open_axes", "page", "page_media", "prove", "refused_sizes", "repair", "rules",
                                          "schema", "set", "strangers", "verify", "watch", "widths")),
 }
 # Those that take longest, or folders of them, begin first, so that no processor is left to the last of them alone.
