@@ -95,10 +95,15 @@ TEST_CASE("what every built-in preset claims is what its model does, on every ax
 
   std::set<std::string> seen;
   std::map<std::string, int> reasons;
-  int ran = 0, placements = 0, alike = 0, left_out = 0, number = 0;
+  int ran = 0, placements = 0, alike = 0, left_out = 0, number = 0, read_or_not = 0;
   for (const auto& [name, model] : models) {
     for (const std::string& layout : layouts) {
       INFO(name << " with " << layout);
+      // Reading alone takes long under sanitizers. 7 divides neither number, so that every layout comes.
+      if (LOCKSTEP_HAS_SANITIZERS && read_or_not++ % 7 != 0) {
+        ++left_out;
+        continue;
+      }
       std::optional<Scenario> scenario;
       try {
         scenario.emplace(read(layout, model));
@@ -111,7 +116,7 @@ TEST_CASE("what every built-in preset claims is what its model does, on every ax
         ++alike;
         continue;
       }
-      if (number++ % static_cast<int>(lockstep::test::one_in) != 0) {
+      if (LOCKSTEP_HAS_SANITIZERS && number++ % 6 != 0) {
         ++left_out;
         continue;
       }
@@ -136,8 +141,8 @@ TEST_CASE("what every built-in preset claims is what its model does, on every ax
            << refused << " were refused:\n"
            << list);
   CHECK(ran + alike + refused + left_out == static_cast<int>(models.size() * layouts.size()));
-  CHECK(ran >= 68 / static_cast<int>(lockstep::test::one_in));
-  CHECK(placements >= 2000 / static_cast<int>(lockstep::test::one_in));
+  CHECK(ran >= (LOCKSTEP_HAS_SANITIZERS ? 3 : 68));
+  CHECK(placements >= (LOCKSTEP_HAS_SANITIZERS ? 100 : 2000));
   // The only reasons that are known: two rules of the presets, and what the engine does not have.
   for (const auto& [reason, count] : reasons) {
     const bool known = reason == "ep = 2 needs a model with experts." ||
