@@ -167,6 +167,11 @@ Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics)
   set_megatron_model(builder, sizes.tp);
   note_precision(builder);
   note_releases(builder, sizes.cp);
+  // examples/multimodal/model.py sets it, of Megatron-LM as of ROCm's and swiss-ai's fork, whatever the arguments say.
+  if (builder.given("language_model_type")) {
+    builder.option("calculate_per_token_loss", Json::boolean(true));
+    builder.assume("calculate_per_token_loss is on: the multimodal example turns it on by itself.");
+  }
   Imported imported = builder.finish("Imported from " + source.title, "imported-megatron");
   if (diagnostics.empty()) set_megatron_buckets(builder, imported);
   return imported;

@@ -40,6 +40,8 @@ TEST_CASE("a model that is no GPT is refused with --model as the way on, and wit
         std::tuple("pretrain_gpt.py", sizes + "--attention-output-gate ", "--attention-output-gate"),
         std::tuple("pretrain_gpt.py", sizes + "--use-checkpoint-args ", "--use-checkpoint-args"),
         std::tuple("tasks/main.py", sizes + "--task MNLI ", "--task"),
+        std::tuple("train.py", sizes + "--language-model-type mistral --use-tiling --num-frames 2 ",
+                   "--language-model-type"),
         std::tuple("pretrain_gpt.py", sizes + "--num-experts 4 --sequence-parallel ", "its biases")}) {
     const std::string refused = messages(stand_in_request(program, layout + arguments, ""));
     CHECK(says(refused, std::string(special) == "its biases" ? "--size linear_bias=false" : "--model "));
@@ -74,9 +76,18 @@ TEST_CASE("no model stands in for one that is described, for a layout, or for a 
   CHECK(says(messages(stand_in_request("pretrain_gpt.py", of_checkpoint, "gpt")), "from the checkpoint"));
   CHECK(says(messages(stand_in_request("pretrain_bert.py", sizes + "--perform-rl-step ", "gpt")),
              "the losses of reinforcement learning"));
+  CHECK(says(messages(stand_in_request("train.py", sizes + "--language-model-type a --use-loss-scaling ", "gpt")),
+             "weighs conversations by their lengths"));
   CHECK(says(messages(stand_in_request("pretrain_bert.py", sizes, "gpt9")), "there is no model \"gpt9\""));
   CHECK(says(messages(stand_in_request("pretrain_bert.py", sizes + "--unheard-of 1 ", "gpt")),
              "does not know the key \"--unheard-of\""));
+}
+
+TEST_CASE("the multimodal example divides by all tokens, whatever its arguments say") {
+  const std::string arguments = sizes + "--language-model-type mistral ";
+  const Imported imported = import_configuration(stand_in_request("train.py", arguments, "gpt"));
+  const Scenario scenario = read_imported(imported, "scenario");
+  CHECK(scenario.schedule->batch.loss("main").kind == Loss::Kind::token_mean);
 }
 
 TEST_CASE("latent attention without a rank of its queries projects them at once") {
