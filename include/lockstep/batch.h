@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// What one device minimizes: the weight with which a piece's summed loss enters (scenario-format.md).
 struct Loss {
-  enum class Kind { token_mean, micro_batch_mean, piece_mean, sum, weight };
+  enum class Kind { token_mean, micro_batch_mean, local_mean, sum, weight };
   Kind kind = Kind::token_mean;
   Expression weight;  ///< only for Kind::weight
   Place place;        ///< where that stands

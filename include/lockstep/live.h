@@ -18,16 +18,17 @@
 
 namespace lockstep {
 
-/// What each rank's backward is the gradient of, and so which coefficient a contribution should come with
-/// (docs/verify.md). D: data-parallel ranks; t: tokens of a rank's micro-batch; T: those of the optimizer step.
+/// What each rank's backward is the gradient of, and so which coefficient a contribution should come with. The names
+/// are those of scenarios (docs/scenario-format.md). D: data-parallel ranks; t: tokens of a rank's micro-batch; T:
+/// those of the optimizer step.
 enum class CapturedLoss {
-  mean,        ///< 1/D: divided for the micro-batches already
+  local_mean,  ///< 1/D: divided for the micro-batches already
   sum,         ///< 1
   token_mean,  ///< t/T: each micro-batch's own mean
   token_sum    ///< 1/T
 };
 std::string_view name_of(CapturedLoss loss);
-std::optional<CapturedLoss> loss_named(std::string_view name);
+std::optional<CapturedLoss> loss_named(std::string_view name);  ///< "mean", the old name of local_mean, as well
 /// All names, for messages and completion.
 const std::vector<std::string>& captured_loss_names();
 

@@ -41,7 +41,7 @@ def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=No
     model, optimizer: what trains, wrapped; several optimizers as a list.
     mesh: a DeviceMesh with names, or {"dp": 2, "tp": 2} (the last axis varies fastest); None: that of the model's DTensors or of Megatron-core,
           otherwise data parallel alone.
-    loss: what each backward is the gradient of: "mean" (over the whole batch, divided for the micro-batches), "sum",
+    loss: what each backward is the gradient of: "local_mean" (of the rank's part of the batch, divided for the micro-batches), "sum",
           "token_mean" (of each micro-batch alone), "token_sum"; None: not known.
     data_axes: the mesh's axes along which ranks see different tokens; by their names where not given.
     sums, seed: of the sketches (docs/sketch.md).

@@ -3,8 +3,9 @@
 
 import os
 
-# What each rank's backward may be the gradient of.
-LOSSES = ("mean", "sum", "token_mean", "token_sum")
+# What each rank's backward may be the gradient of: the names of scenarios (docs/scenario-format.md).
+LOSSES = ("local_mean", "sum", "token_mean", "token_sum")
+OLD_LOSSES = {"mean": "local_mean"}
 
 
 class CaptureError(Exception):
@@ -20,7 +21,8 @@ class RanksError(Exception):
 
 
 def checked_loss(loss, kind):
-    """The loss, if it is known or None; otherwise raises this kind of error."""
+    """The loss by its name of today, if it is known or None; otherwise raises this kind of error."""
+    loss = OLD_LOSSES.get(loss, loss) if isinstance(loss, str) else loss
     if loss is not None and loss not in LOSSES:
         raise kind("loss is %s: expected %s or None%s" % (shown(loss), ", ".join('"%s"' % one for one in LOSSES), nearest(str(loss), LOSSES)))
     return loss

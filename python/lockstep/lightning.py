@@ -17,12 +17,12 @@ __all__ = ["Capture"]
 class Capture(Callback):
     """Captures what trainer.fit() does, on every rank, into the folder `out`; options are those of lockstep.capture.
 
-    loss: with automatic optimization the Trainer divides by accumulate_grad_batches before backward, so that what comes is the gradient of a "mean",
+    loss: with automatic optimization the Trainer divides by accumulate_grad_batches before backward, so that what comes is the gradient of a "local_mean",
           if training_step returns the mean over its batch. A module that does otherwise says so here.
     Raises, when fit() begins, CaptureError where that cannot be captured.
     """
 
-    def __init__(self, out="run", loss="mean", **options):
+    def __init__(self, out="run", loss="local_mean", **options):
         super().__init__()
         self.options, self.run = {"out": out, "loss": loss, **options}, None
 

@@ -14,7 +14,7 @@ def pytest_addoption(parser):
 
 
 class Lockstep:
-    """The fixture: lockstep.run(train, ranks=4, loss="mean"), with files below the test's tmp_path."""
+    """The fixture: lockstep.run(train, ranks=4, loss="local_mean"), with files below the test's tmp_path."""
 
     def __init__(self, folder, limit):
         self.folder, self.limit, self.runs = folder, limit, 0
@@ -46,7 +46,7 @@ class Lockstep:
 
 @pytest.fixture
 def lockstep(request, tmp_path):
-    """Trains on several ranks and verifies what their optimizers get: lockstep.run(train, ranks=4, loss="mean")."""
+    """Trains on several ranks and verifies what their optimizers get: lockstep.run(train, ranks=4, loss="local_mean")."""
     if not request.config.getoption("--lockstep"):
         pytest.skip("trains on several processes: give --lockstep")
     if importlib.util.find_spec("torch") is None:

@@ -171,7 +171,7 @@ def run(train, ranks=2, loss=None, arguments=None, out=None, limit=60, init=True
 
     train: a function at the top of a file. It makes model and optimizer, and trains within lockstep.capture(model, optimizer, …), whose folder
            is chosen here.
-    loss: what each rank's backward is the gradient of ("mean", "sum", "token_mean", "token_sum"); None: what the capture says.
+    loss: what each rank's backward is the gradient of ("local_mean", "sum", "token_mean", "token_sum"); None: what the capture says.
     arguments: a dictionary of what train takes beside rank and world.
     out: where to leave the files, a new or empty folder; None: a temporary one, which is removed if all is right.
     limit: seconds that train may take; then the message tells which collectives each rank has issued.

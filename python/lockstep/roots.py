@@ -84,7 +84,7 @@ class Roots:
         """Why what the optimizers get is several times a mean over the batch, as it seems; None where nothing says so."""
         count = len(self.run.tokens)
         passes = {micro for micro, _, _ in self.all}
-        if self.run.loss != "mean" or self.run.told or self.run.gaps.zeroed or count < 2 or len(self.all) != count or len(passes) != count:
+        if self.run.loss != "local_mean" or self.run.told or self.run.gaps.zeroed or count < 2 or len(self.all) != count or len(passes) != count:
             return None
         if {factor for _, factor, _ in self.all} != {1.0} or len({site for _, _, site in self.all}) > 1:
             return None

@@ -29,11 +29,11 @@ class _Capture(TrainerCallback):
             self.run = None
 
 
-def capture(trainer, out="run", loss="mean", **options):
+def capture(trainer, out="run", loss="local_mean", **options):
     """Captures what trainer.train() does, on every rank, into the folder `out`; options are those of lockstep.capture.
 
     loss: the Trainer divides for the micro-batches and, with average_tokens_across_devices, for the tokens of all ranks, before backward:
-          what comes is the gradient of a "mean". A model or a compute_loss_func that does otherwise says so here.
+          what comes is the gradient of a "local_mean". A model or a compute_loss_func that does otherwise says so here.
     Call it once, before train(). Raises, when train() begins, CaptureError where that cannot be captured.
     """
     trainer.add_callback(_Capture(trainer, {"out": out, "loss": loss, **options}))

@@ -105,12 +105,12 @@ class Verification:
 def verify(folder, loss=None, step=None, parameters=(), program=None, reference=None):
     """Runs `lockstep verify` on a captured run. Returns a Verification; raises VerifyError where the run cannot be read.
 
-    loss: what each rank's backward is the gradient of, in the place of what the run says ("mean", "sum", "token_mean", "token_sum").
+    loss: what each rank's backward is the gradient of, in the place of what the run says ("local_mean", "sum", "token_mean", "token_sum").
     step: this optimizer step alone. parameters: globs of names, one or several. program: another lockstep than the package's.
     reference: the folder of a captured run on one rank, of the same model with the same weights and data, to whose gradients the ranks'
                contributions must add up.
     """
-    checked_loss(loss, VerifyError)
+    loss = checked_loss(loss, VerifyError)
     if step is not None and (isinstance(step, bool) or not isinstance(step, int) or step < 0):
         raise VerifyError("step is %r: expected the number of an optimizer step, counted from 0" % (step,))
     folder = checked_path(folder, "the folder of a run", VerifyError)

@@ -136,7 +136,7 @@ Command extract_command() {
       "others are taken to go on in the same way, which is compared with some of them. "
       "Exit status 0, or 2 where the script ends in an error, waits without end, or does what is not known.";
   command.examples = {
-      {"lockstep extract --ranks 1024 --loss mean -o step.json -- train.py --layers 2",
+      {"lockstep extract --ranks 1024 --loss local_mean -o step.json -- train.py --layers 2",
        "then: lockstep check step.json"},
       {"lockstep extract --ranks 16 --mesh dp=4,tp=4 -o step.json -- train.py",
        "where the script has no mesh with names"},

@@ -226,7 +226,13 @@ std::vector<OptionRow> rows(ImportArguments& arguments) {
          "Micro-batches per optimizer step, in place of what the configuration says.",
          {},
          &arguments.micro_batches},
-        {"--model", "PRESET", "The model, where the configuration says nothing about it.", {}, &arguments.model},
+        {"--model",
+         "PRESET",
+         "The model, where the configuration says nothing about it; of Megatron's, in the place of one that lockstep "
+         "does not "
+         "describe: layout and schedule are judged then.",
+         {},
+         &arguments.model},
         {"--size",
          "KEY=VALUE",
          "A size of the model, such as layers=12; may be given several times.",

@@ -47,7 +47,7 @@ std::string tokens_of_loss(const Schedule& schedule) {
   std::string sum = "tokens";
   const bool all = kind == Loss::Kind::token_mean;
   for (const Axis axis : {Axis::cp, Axis::dp, Axis::sp}) {
-    if (schedule.mesh.size(axis) > 1 && kind != Loss::Kind::piece_mean && (all || axis != Axis::dp))
+    if (schedule.mesh.size(axis) > 1 && kind != Loss::Kind::local_mean && (all || axis != Axis::dp))
       sum += fmt::format(", {}", name_of(axis));
   }
   if (all) return fmt::format("sum({}, micro_batch)", sum);

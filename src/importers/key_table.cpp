@@ -40,6 +40,8 @@ ConfigurationKey read_row(const std::string& table, const std::string& key, cons
       for (const Json& word : member.value.items()) row.words.push_back(word.text());
     } else if (member.key == "becomes") {
       for (const Json::Member& entry : member.value.members()) row.becomes.emplace(entry.key, entry.value);
+    } else if (member.key == "of_model") {
+      row.of_model = member.value.as_boolean();
     } else if (member.key == "only") {
       row.refuses = true;
       row.only = member.value.items();

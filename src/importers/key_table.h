@@ -20,6 +20,7 @@ struct ConfigurationKey {
   std::vector<std::string> words;
   std::map<std::string, Json> becomes;  ///< a word or boolean that goes on as something else
   bool refuses = false;                 ///< a value that is not in `only` is refused, `because` says why
+  bool of_model = false;                ///< what it refuses is a part of the model: --model names one without it
   std::vector<Json> only;               ///< beside null, which is no value; empty: the key is refused with any value
   std::string because;
 

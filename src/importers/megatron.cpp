@@ -73,6 +73,8 @@ void set_layout(ScenarioBuilder& builder, const Sizes& sizes) {
 }
 
 void set_batch(ScenarioBuilder& builder, const Sizes& sizes) {
+  if (builder.request().micro_batches > 0 && builder.given("step_batch_size_schedule"))
+    builder.disregard("step_batch_size_schedule", "nothing: --micro-batches says how many there are");
   const std::int64_t micro = builder.integer("micro_batch_size", 1);
   const std::optional<std::int64_t> global = builder.integer("global_batch_size");
   if (builder.given("rampup_batch_size"))
@@ -110,10 +112,16 @@ void note_precision(ScenarioBuilder& builder) {
   if (!builder.boolean("fp16", false)) builder.meaning("fp16", "nothing: it is off");
 }
 
-/// load_args_from_checkpoint() replaces what was given.
+/// load_args_from_checkpoint() replaces what was given: sizes of the layout with the second of them alone.
 void refuse_arguments_of_checkpoint(ScenarioBuilder& builder) {
-  for (const char* key : {"use_checkpoint_args", "use_mp_args_from_checkpoint_args"}) {
-    if (builder.boolean(key, false)) builder.mistake(key, builder.table().row(key)->because);
+  constexpr const char *model = "use_checkpoint_args", *layout = "use_mp_args_from_checkpoint_args";
+  const bool both = builder.boolean(layout, false);
+  if (both) builder.mistake(layout, builder.table().row(layout)->because);
+  if (!builder.boolean(model, false)) return;
+  if (both) {
+    builder.mistake(model, builder.table().row(model)->because);
+  } else {
+    builder.beyond_presets(model, builder.table().row(model)->because);
   }
 }
 
@@ -149,6 +157,7 @@ Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics)
   for (const auto& flag : megatron_flags()) flags.push_back(flag.first);
   if (source.has_flags) builder.spellings(std::move(flags));
   for (std::string& note : source.notes) builder.assume(std::move(note));
+  if (!source.other_model.empty()) builder.leave_to_stand_in(source.other_model);
   const Sizes sizes = read_sizes(builder, source.world);
   if (!source.is_log) refuse_arguments_of_checkpoint(builder);
   refuse_without_deepspeed(builder);
@@ -158,6 +167,11 @@ Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics)
   set_megatron_model(builder, sizes.tp);
   note_precision(builder);
   note_releases(builder, sizes.cp);
+  // examples/multimodal/model.py sets it, of Megatron-LM as of ROCm's and swiss-ai's fork, whatever the arguments say.
+  if (builder.given("language_model_type")) {
+    builder.option("calculate_per_token_loss", Json::boolean(true));
+    builder.assume("calculate_per_token_loss is on: the multimodal example turns it on by itself.");
+  }
   Imported imported = builder.finish("Imported from " + source.title, "imported-megatron");
   if (diagnostics.empty()) set_megatron_buckets(builder, imported);
   return imported;

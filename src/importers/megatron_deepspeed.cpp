@@ -25,9 +25,9 @@ void set_experts(ScenarioBuilder& builder) {
   if (experts != nullptr && (experts->is_string() || experts->is_number()) && experts->text() == "1") {
     builder.disregard("num_experts", "nothing: one expert is a dense layer");
   } else if (builder.given("num_experts")) {
-    builder.mistake("num_experts",
-                    "lockstep's presets have no experts as Megatron-DeepSpeed builds them, with biases and in every "
-                    "second layer");
+    builder.beyond_presets("num_experts",
+                           "lockstep's presets have no experts as Megatron-DeepSpeed builds them, with biases and in "
+                           "every second layer");
   }
   if (builder.given("moe_expert_parallel_size") && !builder.given("num_experts"))
     builder.meaning("moe_expert_parallel_size", "nothing: there are no experts");
@@ -153,6 +153,7 @@ Imported import_megatron_deepspeed(const ImportRequest& request, MegatronSource 
   for (const auto& flag : megatron_flags()) flags.push_back(flag.first);
   builder.spellings(std::move(flags));
   for (std::string& note : source.notes) builder.assume(std::move(note));
+  if (!source.other_model.empty()) builder.leave_to_stand_in(source.other_model);
   const std::int64_t tp = builder.degree("tensor_model_parallel_size");
   const std::int64_t pp = builder.degree("pipeline_model_parallel_size");
   const std::int64_t sp = builder.degree("ds_sequence_parallel_size");

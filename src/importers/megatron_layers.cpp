@@ -167,7 +167,14 @@ void set_megatron_experts(ScenarioBuilder& builder, std::int64_t tp) {
                                                counted(experts, "expert"), counted(ep, "rank")));
   }
   if (builder.boolean("add_bias_linear", true) && !is_replaced(builder, "linear_bias")) {
-    builder.mistake("num_experts", "lockstep's presets have experts without biases only; give --disable-bias-linear");
+    if (builder.has_stand_in()) {
+      builder.leave_to_stand_in("its biases");
+      builder.size("linear_bias", Json::boolean(false));
+    } else {
+      builder.mistake("num_experts",
+                      "lockstep's presets have experts without biases only; give --size linear_bias=false to leave out "
+                      "all biases");
+    }
   }
   if (tp > 1 && !builder.boolean("sequence_parallel", false)) {
     builder.mistake("num_experts", "Megatron trains experts with tensor parallelism only with --sequence-parallel");
@@ -212,13 +219,8 @@ void set_megatron_latent_attention(ScenarioBuilder& builder) {
     return;
   }
   set_latent_norms(builder);
-  const auto rank = builder.integer("q_lora_rank");
-  if (!rank) {
-    builder.mistake("multi_latent_attention",
-                    "without q_lora_rank the queries have one projection, which lockstep's presets do not have");
-    return;
-  }
-  builder.size("q_lora_rank", json_integer(*rank));
+  // Without a rank the queries have one projection (core/transformer/multi_latent_attention.py, linear_q_proj).
+  builder.size("q_lora_rank", json_integer(builder.integer("q_lora_rank", 0)));
   builder.size("kv_lora_rank", json_integer(builder.integer("kv_lora_rank", 32)));
   builder.size("qk_head_dim", json_integer(builder.integer("qk_head_dim", 128)));
   builder.size("qk_pos_emb_head_dim", json_integer(builder.integer("qk_pos_emb_head_dim", 64)));

@@ -59,11 +59,16 @@ void set_megatron_model(ScenarioBuilder& builder, std::int64_t tp) {
     if (!hidden || !heads || *channels * *heads != *hidden) builder.size("head_dim", json_integer(*channels));
   }
   if (builder.given("encoder_num_layers") && !builder.given("num_layers")) {
-    builder.mistake("encoder_num_layers", "lockstep has no model with encoder and decoder");
-    return;
+    const auto layers = builder.integer("encoder_num_layers");
+    builder.beyond_presets("encoder_num_layers", "lockstep has no model with encoder and decoder");
+    if (!builder.has_stand_in()) return;
+    if (layers) builder.size("layers", json_integer(*layers));
   }
   for (const std::string_view key : {"num_layers", "hidden_size", "num_attention_heads"}) {
-    if (!builder.given(key) && !is_replaced(builder, builder.table().row(key)->target)) {
+    if (builder.given(key) || is_replaced(builder, builder.table().row(key)->target)) continue;
+    if (builder.has_stand_in()) {
+      builder.leave_to_stand_in(fmt::format("its {}", key));
+    } else {
       builder.mistake("", fmt::format("{} is not given, and Megatron has no default for it; give --size {}=N", key,
                                       builder.table().row(key)->target));
     }
@@ -85,7 +90,7 @@ void set_megatron_model(ScenarioBuilder& builder, std::int64_t tp) {
       builder.assume("1024 learned positions: max_position_embeddings is not given; give --size positions=N.");
     }
   } else if (positions == "relative") {
-    builder.mistake("position_embedding_type", "lockstep's presets have no relative position embedding");
+    builder.beyond_presets("position_embedding_type", "lockstep's presets have no relative position embedding");
   } else {
     // All others have no parameters.
     builder.size("position_embedding", Json::string("rope"));

@@ -114,15 +114,17 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
     return from_yaml(source, diagnostics);
   }
   Launch launch = read_launch_script(source, request.variables, is_megatron_flag, diagnostics);
+  std::string other_model;
   // Megatron-LM's programs for models that are no GPT take the same arguments.
   for (const std::string_view other :
        {"bert", "t5", "mamba", "hybrid", "vlm", "ict", "retro", "vision_classify", "vision_dino", "vision_inpaint"}) {
-    if (launch.program == fmt::format("pretrain_{}.py", other)) {
-      diagnostics.add(launch.place,
-                      fmt::format("pretrain_{}.py trains a model that lockstep does not describe; it imports "
-                                  "GPT models, which pretrain_gpt.py trains",
-                                  other));
-    }
+    if (launch.program != fmt::format("pretrain_{}.py", other)) continue;
+    other_model = launch.program;
+    if (!request.model.empty()) continue;
+    diagnostics.add(launch.place,
+                    fmt::format("{} trains a model that lockstep does not describe; it imports GPT models, which "
+                                "pretrain_gpt.py trains; --model gpt puts one of these sizes in its place",
+                                other_model));
   }
   if (!launch.program.empty() && launch.program != "pretrain_gpt.py")
     launch.notes.push_back(
@@ -136,7 +138,7 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
     launch.notes.push_back(
         fmt::format("No value, or more than one, as from a variable that is not set: {}; {} not matter for gradients.",
                     fmt::join(broken, ", "), broken.size() == 1 ? "it does" : "they do"));
-  return {std::move(settings), "a launch script of Megatron-LM", launch.world, true, launch.notes};
+  return {std::move(settings), "a launch script of Megatron-LM", launch.world, true, launch.notes, false, other_model};
 }
 
 }  // namespace lockstep::importers

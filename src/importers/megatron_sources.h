@@ -14,6 +14,7 @@ struct MegatronSource {
   bool has_flags = true;                ///< keys are written as flags, not as names of resolved arguments
   std::vector<std::string> notes = {};  ///< what they rest on, in sentences
   bool is_log = false;                  ///< what Megatron-LM printed, after it had put in all that it read elsewhere
+  std::string other_model = {};         ///< the program, where it trains a model that is no GPT
 };
 
 /// The command line of the request, or its file: resolved arguments as Megatron-LM prints them, a model_config.yaml, a

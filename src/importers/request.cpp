@@ -57,7 +57,7 @@ void check_request(const ImportRequest& request, const ImportFormat& format, Dia
         std::tuple("ep", "expert", request.ep)}) {
     check_size(format, size, what, value, diagnostics);
   }
-  if (!request.model.empty() && format.says_model) {
+  if (!request.model.empty() && format.says_model && format.name != "megatron") {
     diagnostics.add({}, fmt::format("--model: a configuration of {} says what its model is; leave --model out, and "
                                     "replace single sizes with --size KEY=VALUE",
                                     format.title));

@@ -44,6 +44,36 @@ void ScenarioBuilder::mistake(std::string_view key, std::string message) {
                    fmt::format("{}: {}", setting->written, message));
 }
 
+void ScenarioBuilder::beyond_presets(std::string_view key, const std::string& message) {
+  if (!has_stand_in()) {
+    mistake(key, message + "; --model PRESET puts one of lockstep's models in its place");
+    return;
+  }
+  const Setting* setting = settings_.find(key);
+  stood_in_.push_back(setting != nullptr ? setting->written : std::string(key));
+  disregard(key, "nothing: no part of the model that --model names");
+}
+
+/// What --model stands in for; a mistake where it is nothing.
+void ScenarioBuilder::tell_stand_in() {
+  if (!has_stand_in() || request_.format != "megatron") return;
+  if (stood_in_.empty()) {
+    mistake("",
+            "--model: what this configuration says of its model is described; leave --model out, and replace single "
+            "sizes with --size KEY=VALUE");
+    return;
+  }
+  assume(
+      fmt::format("--model {} stands in for the model, with the sizes that are given here: layout and schedule are "
+                  "judged, and nothing that is special to {}.",
+                  request_.model, fmt::join(stood_in_, ", ")));
+}
+
+bool ScenarioBuilder::is_left_out(const std::string& key) const {
+  return std::any_of(left_out_.begin(), left_out_.end(),
+                     [&](const std::string& one) { return key == one || key.starts_with(one + "."); });
+}
+
 void ScenarioBuilder::axis(std::string_view key, std::int64_t size) {
   if (size != 1) layout(key, json_integer(size));
 }
@@ -198,6 +228,8 @@ void ScenarioBuilder::check_allowed(const Setting& setting, const ConfigurationK
                                                               [](const Json& one) { return one.is_boolean(); });
   if (wants_boolean && !boolean_of(setting.value)) {
     mistake(setting.key, "expected true or false, found " + kind_of(setting.value));
+  } else if (row.of_model) {
+    beyond_presets(setting.key, row.because);
   } else {
     mistake(setting.key, row.because);
   }
@@ -246,6 +278,10 @@ std::string ScenarioBuilder::meaning_of(const Setting& setting, const Configurat
 void ScenarioBuilder::account(Imported& imported) {
   for (const Setting& setting : settings_.all()) {
     const ConfigurationKey* row = table_.row(setting.key);
+    if (is_left_out(setting.key)) {
+      imported.unknown.push_back(shown_key(setting.written));
+      continue;
+    }
     if (row == nullptr && setting.value.is_object()) continue;  // an empty section
     if (row != nullptr) {
       if (row->goes_to.empty() && row->meaning.empty()) {
@@ -319,7 +355,7 @@ void ScenarioBuilder::add_origins(Imported& imported) const {
 Imported ScenarioBuilder::finish(const std::string& title, const std::string& name) {
   for (const Setting& setting : settings_.all()) {
     const ConfigurationKey* row = table_.row(setting.key);
-    if (row == nullptr || disregarded_.contains(setting.key)) continue;
+    if (row == nullptr || disregarded_.contains(setting.key) || is_left_out(setting.key)) continue;
     if (!row->goes_to.empty()) pass_on(setting, *row);
     if (!setting.unresolved.empty()) {
       mistake(setting.key, setting.unresolved);
@@ -327,6 +363,7 @@ Imported ScenarioBuilder::finish(const std::string& title, const std::string& na
       check_allowed(setting, *row);
     }
   }
+  tell_stand_in();
   add_request_sizes();
   add_request_options();
   Imported imported;
@@ -347,7 +384,8 @@ Imported ScenarioBuilder::finish(const std::string& title, const std::string& na
   Json& scenario = imported.scenario = Json::object();
   scenario.set("lockstep", json_integer(1));
   scenario.set("name", Json::string(name));
-  scenario.set("title", Json::string(title + ", judged as " + imported.release));
+  const std::string stand_in = stood_in_.empty() ? "" : fmt::format(", {} in the place of its model", request_.model);
+  scenario.set("title", Json::string(title + stand_in + ", judged as " + imported.release));
   scenario.set("layout", layout_);
   scenario.set("model", model);
   scenario.set("batch", batch);

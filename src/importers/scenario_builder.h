@@ -48,6 +48,15 @@ class ScenarioBuilder {
   void disregard(std::string_view key, std::string text);
   /// A mistake at the key's value; without the key, at no place.
   void mistake(std::string_view key, std::string message);
+  /// A part of the model that no preset has: a mistake, but where the request names a model in its place. Then the key
+  /// reads as if it had not been given, and what is not judged is told.
+  void beyond_presets(std::string_view key, const std::string& message);
+  /// Whether the request names a model in the place of the configuration's own.
+  bool has_stand_in() const { return !request_.model.empty(); }
+  /// The model's size is that of --model where the configuration does not give it.
+  void leave_to_stand_in(std::string_view key) { stood_in_.emplace_back(key); }
+  /// The key, and those below it, is left out as one that nobody knows.
+  void leave_out(std::string_view key) { left_out_.emplace(key); }
   /// The words that keys are written with, for "did you mean"; without them, the table's.
   void spellings(std::vector<std::string> words) { spellings_ = std::move(words); }
   /// A sentence about what the configuration does not say.
@@ -95,6 +104,8 @@ class ScenarioBuilder {
   void pass_on(const Setting& setting, const ConfigurationKey& row);
   void check_allowed(const Setting& setting, const ConfigurationKey& row);
   void account(Imported& imported);
+  void tell_stand_in();
+  bool is_left_out(const std::string& key) const;
   void add_origins(Imported& imported) const;
   void add_request_sizes();
   void add_request_options();
@@ -105,9 +116,9 @@ class ScenarioBuilder {
   KeyTable table_;
   Settings settings_;
   Diagnostics& diagnostics_;
-  std::set<std::string, std::less<>> mistaken_, disregarded_;
+  std::set<std::string, std::less<>> mistaken_, disregarded_, left_out_;
   std::map<std::string, std::string, std::less<>> meanings_;
-  std::vector<std::string> assumed_, spellings_;
+  std::vector<std::string> assumed_, spellings_, stood_in_;
   Json layout_ = Json::object(), sizes_ = Json::object(), options_ = Json::object();
   std::vector<Json> edits_;
   std::string preset_, framework_, runs_on_, release_;

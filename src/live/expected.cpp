@@ -62,7 +62,7 @@ Expected::Expected(const CapturedRun& run, std::optional<CapturedLoss> loss, int
   if (unknown_.empty() && total == 0) unknown_ = fmt::format("in optimizer step {}, there is no token", step);
   if (unknown_.empty()) total_ = total;
   if (loss_ != CapturedLoss::token_mean && loss_ != CapturedLoss::token_sum) unknown_.clear();
-  if (loss_ == CapturedLoss::mean) compare_micro_batches(step);
+  if (loss_ == CapturedLoss::local_mean) compare_micro_batches(step);
 }
 
 void Expected::compare_micro_batches(int step) {
@@ -91,7 +91,7 @@ std::optional<std::int64_t> Expected::tokens(int rank, int micro_batch) const {
 std::optional<Rational> Expected::of(int rank, int micro_batch) const {
   if (!loss_) return std::nullopt;
   switch (*loss_) {
-    case CapturedLoss::mean:
+    case CapturedLoss::local_mean:
       if (!unknown_.empty()) return std::nullopt;
       return Rational(1, run_.data_ranks);
     case CapturedLoss::sum:

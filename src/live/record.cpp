@@ -85,7 +85,8 @@ class Recorder {
       refuse("no schedule is recorded of collectives that do not meet: " + verified_.collectives.front().what);
     if (!verified_.loss)
       refuse(
-          "what each rank differentiates is not known, so nobody can say what is right; expected --loss mean, sum, "
+          "what each rank differentiates is not known, so nobody can say what is right; expected --loss local_mean, "
+          "sum, "
           "token_mean or token_sum (docs/verify.md).");
     if (!header.collectives && header.world > 1)
       refuse(

@@ -176,7 +176,7 @@ Json batch(const Recording& recording) {
   const bool by_tokens = recording.loss == CapturedLoss::token_mean || recording.loss == CapturedLoss::token_sum;
   object.set("loss", Json::string(by_tokens                             ? "token_mean"
                                   : recording.loss == CapturedLoss::sum ? "sum"
-                                                                        : "piece_mean"));
+                                                                        : "local_mean"));
   return object;
 }
 

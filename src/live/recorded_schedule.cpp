@@ -158,7 +158,7 @@ class Writer {
     if (recording_.loss == CapturedLoss::sum) return;
     std::vector<std::string> divisors;
     if (recording_.loss != CapturedLoss::token_sum) divisors.emplace_back("tokens");
-    if (recording_.loss == CapturedLoss::mean) divisors.emplace_back("micro_batches");
+    if (recording_.loss == CapturedLoss::local_mean) divisors.emplace_back("micro_batches");
     divisors.insert(divisors.end(), recording_.shares.begin(), recording_.shares.end());
     if (divisors.empty()) return;
     step.set("by", Json::string(divisors.size() == 1 ? "1 / " + divisors.front()

@@ -57,7 +57,7 @@ struct Cut {
 struct Recording {
   const CapturedRun* run = nullptr;
   std::vector<int> steps;  ///< of the run, ascending
-  CapturedLoss loss = CapturedLoss::mean;
+  CapturedLoss loss = CapturedLoss::local_mean;
   std::vector<int> micro_batches;                 ///< by optimizer step
   std::vector<std::pair<std::string, int>> axes;  ///< of the layout with their sizes, the slowest first
   AxisNames names;

@@ -10,9 +10,9 @@ namespace {
 
 using PieceVerdict = VerifiedPiece::Verdict;
 
-constexpr std::array loss_names = {std::pair{CapturedLoss::mean, "mean"}, std::pair{CapturedLoss::sum, "sum"},
-                                   std::pair{CapturedLoss::token_mean, "token_mean"},
-                                   std::pair{CapturedLoss::token_sum, "token_sum"}};
+constexpr std::array loss_names = {
+    std::pair{CapturedLoss::local_mean, "local_mean"}, std::pair{CapturedLoss::sum, "sum"},
+    std::pair{CapturedLoss::token_mean, "token_mean"}, std::pair{CapturedLoss::token_sum, "token_sum"}};
 
 }  // namespace
 
@@ -24,6 +24,7 @@ std::string_view name_of(CapturedLoss loss) {
 }
 
 std::optional<CapturedLoss> loss_named(std::string_view name) {
+  if (name == "mean") return CapturedLoss::local_mean;  // its name before scenarios and captures had one vocabulary
   for (const auto& [loss, known] : loss_names) {
     if (name == known) return loss;
   }

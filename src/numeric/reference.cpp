@@ -73,7 +73,7 @@ Rational Reference::loss_weight(const std::string& use, int optimizer_step, int 
       }
       return Rational(1, count) * Rational(1, dp_size) * Rational(1, together);
     }
-    case Loss::Kind::piece_mean:
+    case Loss::Kind::local_mean:
       return Rational(1, count) * Rational(1, std::int64_t{dp_size} * cp_size * sp_size) *
              Rational(1, tokens(use, micro_batch, rank));
     case Loss::Kind::weight: {

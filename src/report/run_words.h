@@ -22,7 +22,7 @@ class RunWords {
  public:
   explicit RunWords(const VerifyResult& result);
 
-  /// "dp 2 = 2 ranks, 1 optimizer step, 2 micro-batches, loss mean, ddp".
+  /// "dp 2 = 2 ranks, 1 optimizer step, 2 micro-batches, loss local_mean, ddp".
   std::string layout() const;
   /// "3 parameters, 3 results compared: 2 right, 1 wrong".
   std::string counts() const;

@@ -70,11 +70,11 @@ std::string extent_text(const CheckResult& result) {
   return fmt::format("{}, {}, {}", parameters, counted(collectives, "collective"), steps);
 }
 
-/// What the right gradient depends on: "loss piece_mean over uneven tokens".
+/// What the right gradient depends on: "loss local_mean over uneven tokens".
 std::string loss_text(const Batch& batch) {
   static const std::map<Loss::Kind, std::string> names = {{Loss::Kind::token_mean, "token_mean"},
                                                           {Loss::Kind::micro_batch_mean, "micro_batch_mean"},
-                                                          {Loss::Kind::piece_mean, "piece_mean"},
+                                                          {Loss::Kind::local_mean, "local_mean"},
                                                           {Loss::Kind::sum, "sum"},
                                                           {Loss::Kind::weight, "with a weight of its own"}};
   static const std::map<Batch::Tokens::Kind, std::string> tokens = {{Batch::Tokens::Kind::uneven, "uneven"},

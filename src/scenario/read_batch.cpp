@@ -156,11 +156,14 @@ Batch::Tokens read_token_list(const Json& value, Reading& reading) {
   return tokens;
 }
 
+/// The name of local_mean in files from before captures had the same names.
+constexpr std::string_view old_local_mean = "piece_mean";
+
 std::optional<Loss> read_loss(const Json& value, Reading& reading) {
   static constexpr std::pair<std::string_view, Loss::Kind> kinds[] = {
       {"token_mean", Loss::Kind::token_mean},
       {"micro_batch_mean", Loss::Kind::micro_batch_mean},
-      {"piece_mean", Loss::Kind::piece_mean},
+      {"local_mean", Loss::Kind::local_mean},
       {"sum", Loss::Kind::sum}};
   Loss loss;
   if (value.is_object()) {
@@ -178,7 +181,11 @@ std::optional<Loss> read_loss(const Json& value, Reading& reading) {
     loss.place = weight->place();
     return loss;
   }
-  if (!check_type(value, Type::one_of, "token_mean micro_batch_mean piece_mean sum", reading.diagnostics))
+  if (value.is_string() && value.text() == old_local_mean) {
+    loss.kind = Loss::Kind::local_mean;
+    return loss;
+  }
+  if (!check_type(value, Type::one_of, "token_mean micro_batch_mean local_mean sum", reading.diagnostics))
     return std::nullopt;
   for (const auto& [name, kind] : kinds) {
     if (name == value.text()) loss.kind = kind;
@@ -302,7 +309,27 @@ void check_counts(const Json& batch, Reading& reading) {
   }
 }
 
-Json batch_after_edits(const Json& batch, const Reading& reading) {
+namespace {
+
+/// The batch with its losses by their names of today.
+Json with_names_of_today(const Json& batch) {
+  const Json* loss = batch.find("loss");
+  const auto is_old = [](const Json& one) { return one.is_string() && one.text() == old_local_mean; };
+  if (loss == nullptr) return batch;
+  Json result = batch;
+  if (is_old(*loss)) result.set("loss", Json::string("local_mean"));
+  Json by_use = *loss;
+  for (const Json::Member& member : loss->members()) {
+    if (is_old(member.value)) by_use.set(member.key, Json::string("local_mean"));
+  }
+  if (loss->is_object()) result.set("loss", by_use);
+  return result;
+}
+
+}  // namespace
+
+Json batch_after_edits(const Json& written, const Reading& reading) {
+  const Json batch = with_names_of_today(written);
   const Json* tokens = batch.find("tokens");
   if (tokens == nullptr || !tokens->is_object()) return batch;
   Json left = *tokens;

@@ -82,8 +82,8 @@ void check_uses(const Json& batch, Reading& reading);
 void check_counts(const Json& batch, Reading& reading);
 /// What these steps ask for, which edits may change.
 void note_counts_before_edits(const Json& steps, Reading& reading);
-/// Without the lists for which nothing asks any more.
-Json batch_after_edits(const Json& batch, const Reading& reading);
+/// Without the lists for which nothing asks any more, and with the names of today.
+Json batch_after_edits(const Json& written, const Reading& reading);
 
 std::optional<Expression> read_expression(const Json& value, const ExpressionUse& use, Reading& reading);
 Over read_over(const Json& value, Reading& reading);

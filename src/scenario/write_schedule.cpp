@@ -72,8 +72,8 @@ Json loss_json(const Loss& loss) {
       return Json::string("token_mean");
     case Loss::Kind::micro_batch_mean:
       return Json::string("micro_batch_mean");
-    case Loss::Kind::piece_mean:
-      return Json::string("piece_mean");
+    case Loss::Kind::local_mean:
+      return Json::string("local_mean");
     case Loss::Kind::sum:
       return Json::string("sum");
     case Loss::Kind::weight:

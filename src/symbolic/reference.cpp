@@ -44,7 +44,7 @@ class Device {
         return factor;
       case Loss::Kind::token_mean:
         return factor / total_tokens(use);
-      case Loss::Kind::piece_mean:
+      case Loss::Kind::local_mean:
         return factor / (Rational(micro_batches) * Rational(dp) * Rational(cp) * Rational(sp) *
                          Rational(batch.tokens(use, counted, d, c, s)));
       case Loss::Kind::micro_batch_mean: {

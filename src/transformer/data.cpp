@@ -131,7 +131,7 @@ double Data::loss_weight(const std::string& use, int optimizer_step, int micro_b
     case Loss::Kind::micro_batch_mean:
       divisor = pieces_of_a_sequence * batch.sum(use, {micro_batch, 1}, {dp, 1}, all(Axis::cp), all(Axis::sp));
       break;
-    case Loss::Kind::piece_mean:
+    case Loss::Kind::local_mean:
       divisor = pieces_of_a_sequence * Rational(mesh.size(Axis::cp)) * Rational(mesh.size(Axis::sp)) *
                 Rational(counted(use, micro_batch, dp, cp, sp));
       break;

@@ -7,7 +7,7 @@ from conditions import Speller
 from schedules import EXTENTS, LARGE, SMALL, Maker
 
 ORDERS = ("tp-cp-sp-ep-dp-pp", "tp-cp-sp-dp-ep-pp", "dp-tp-cp-sp-ep-pp", "pp-tp-cp-sp-ep-dp", "cp-tp-sp-ep-pp-dp", "tp-dp-pp-cp-sp-ep", "sp-cp-dp-ep-tp-pp")
-LOSSES = ("token_mean", "token_mean", "micro_batch_mean", "piece_mean", "piece_mean", "sum", "sum")
+LOSSES = ("token_mean", "token_mean", "micro_batch_mean", "local_mean", "local_mean", "sum", "sum")
 
 
 class Draw:

@@ -45,7 +45,7 @@ class Maker:
             local = [axis for axis in self.counted() if axis in ("cp", "sp")]
             others = "*".join(["micro_batches", *(axis for axis in self.counted() if axis not in local)])
             return (f"1/sum(tokens, {', '.join(local)})" if local else "1/tokens"), f"1/({others})"
-        return ("1/tokens", f"1/(micro_batches*{ranks})") if loss == "piece_mean" else ("1", "1")
+        return ("1/tokens", f"1/(micro_batches*{ranks})") if loss == "local_mean" else ("1", "1")
 
     def counted(self):
         """The axes that split the tokens, dp as a whole or by its parts."""

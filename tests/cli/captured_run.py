@@ -25,7 +25,7 @@ HASH = definitions("hash.md")["gradient_hash"]
 class CapturedRun:
     """A run of data-parallel ranks that all own every parameter."""
 
-    def __init__(self, folder, world=2, loss="mean", sums=64):
+    def __init__(self, folder, world=2, loss="local_mean", sums=64):
         self.folder, self.world, self.sums = Path(folder), world, sums
         self.folder.mkdir(parents=True, exist_ok=True)
         self.rows = [{} for _ in range(world)]

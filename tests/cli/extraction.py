@@ -72,7 +72,7 @@ class Program:
         return self.add("end", steps=sum(event["event"] == "step" for event in self.events), **more)
 
 
-def extraction(*programs, axes=None, data_axes=None, loss="mean", **more):
+def extraction(*programs, axes=None, data_axes=None, loss="local_mean", **more):
     axes = axes or {"dp": sum(end - first for program in programs for first, end in program.ranks)}
     world = 1
     for size in axes.values():

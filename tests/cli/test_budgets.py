@@ -229,7 +229,7 @@ def test_a_condition_on_the_number_of_all_ranks_is_cut_where_it_changes(limited,
     content = scenario(
         layout={"dp_shard": 2, "dp_replicate": 1, "order": "dp-tp-cp-sp-ep-pp"},
         model={"parameters": [{"name": "a.w", "shape": [5040]}, {"name": "b.norm", "shape": [720], "tags": ["norm"]}]},
-        batch={"micro_batches": 2, "tokens": "uneven", "loss": "piece_mean"},
+        batch={"micro_batches": 2, "tokens": "uneven", "loss": "local_mean"},
         schedule={"framework": "./ours.jsonc"},
     )
     status, said = say(limited, tmp_path, content, "prove", "-v", "--open", "all")
@@ -248,7 +248,7 @@ SUM_OF_SIZES = [
 def test_a_proof_at_many_large_sizes_holds_nothing_for_each_rank(limited, tmp_path):
     # Each pair of sizes that the condition cuts off is a case, of up to a million ranks.
     framework(tmp_path, steps=SUM_OF_SIZES)
-    batch = {"micro_batches": "any", "tokens": "even", "loss": "piece_mean"}
+    batch = {"micro_batches": "any", "tokens": "even", "loss": "local_mean"}
     content = scenario(layout={"dp": "any", "sp": "any"}, batch=batch, schedule={"framework": "./ours.jsonc"})
     status, said = say(limited, tmp_path, content, "prove", memory=1 << 29)
     assert (status, said.split()[0]) == (1, "wrong"), said

@@ -324,7 +324,7 @@ def extraction(folder, name, *, line=9, factor="1/2", world=2):
               {"event": "step", "step": 0, "micro_batches": 1, "tokens": [None]}, {"event": "end"}]
     path = folder / name
     path.write_text(json.dumps({"lockstep_extract": 1, "world": world, "mesh": {"axes": ["dp"], "sizes": [world]}, "data_axes": ["dp"],
-                                "loss": "mean", "programs": [{"ranks": [[0, world]], "played": [0], "events": events}]}))
+                                "loss": "local_mean", "programs": [{"ranks": [[0, world]], "played": [0], "events": events}]}))
     return str(path)
 
 

@@ -70,7 +70,7 @@ def test_a_sentence_that_leaves_sizes_out_says_so(run, files):
     ]
     parameters = [{"name": "layers.0.w0", "shape": []}]
     (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "own", "parameters": parameters}))
-    document = {"lockstep": 1, "model": {"preset": "./m.jsonc"}, "batch": {"loss": "piece_mean"}, "schedule": {"steps": steps}}
+    document = {"lockstep": 1, "model": {"preset": "./m.jsonc"}, "batch": {"loss": "local_mean"}, "schedule": {"steps": steps}}
     (files / "a.json").write_text(json.dumps(document))
     said = json.loads(run("prove", "--open", "all", "-f", "json", "a.json").stdout)["statement"]
     assert ", and perhaps at others, of the sizes that could be followed" in said

@@ -250,6 +250,19 @@ def test_placeholders_of_a_document_are_values(run, script):
 
 
 @needs_sandbox
+def test_placeholders_of_several_words_are_read_from_no_file(run, script):
+    text = ('# %s\nOUT="<some dir>"\nOPTIONS="--num-layers 2 ' + ARGUMENTS + ' --save=${OUT}"\n'
+            'srun --container-image <path to docker image> \\\n  -n 2 %s sh -c "python pretrain_gpt.py ${OPTIONS}"\n')
+    done = run("import", "megatron", "--run", script(text % ("usage: <some words>", "--output=<a b c>")))
+    assert layout(done) == {"dp": 2} and "Its <placeholders> were taken as they are" in done.stderr
+    # A comment has none, and a file that is there is read.
+    plain = "# usage: <some words>\ntorchrun --nproc_per_node $(cat <in.txt) pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
+    script("2\n", "in.txt")
+    done = run("import", "megatron", "--run", script(plain))
+    assert layout(done) == {"dp": 2} and "placeholders" not in done.stderr
+
+
+@needs_sandbox
 def test_a_folder_that_a_script_writes_to_is_made(run, script):
     text = "set -e\ncat >./tmp/of/run/ds.txt <<<2\ntorchrun --nproc_per_node $(cat tmp/of/run/ds.txt) pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
     done = run("import", "megatron", "--run", script(text))

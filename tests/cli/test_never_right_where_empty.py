@@ -69,7 +69,7 @@ def test_a_repair_of_a_file_for_any_number_of_micro_batches_is_right_for_any(run
     """One that is right with one micro-batch alone was offered, and what --to wrote was a mismatch."""
     zero, per_piece = {"name": "zero", "op": "zero"}, {"name": "backward", "op": "backward", "by": "1 / tokens"}
     each = {"name": "each", "op": "each", "steps": [per_piece]}
-    for steps, batch, least in (([zero, each, SUM], {"loss": "piece_mean"}, 1), ([zero, BACKWARD], {"loss": "sum"}, 2)):
+    for steps, batch, least in (([zero, each, SUM], {"loss": "local_mean"}, 1), ([zero, BACKWARD], {"loss": "sum"}, 2)):
         (files / "a.json").write_text(json.dumps(document({"dp": 2}, W, steps, {"micro_batches": "any", **batch})))
         count = len(json.loads(run("repair", "-f", "json", "--most", "8", "a.json").stdout)["repairs"])
         assert count >= least

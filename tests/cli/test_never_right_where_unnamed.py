@@ -137,7 +137,7 @@ def test_a_piece_without_tokens_changes_nothing_after_a_norm(verdict):
         {"name": "norm", "op": "norm"},
         {"name": "scale", "op": "scale", "by": "1 / dp"},
     ]
-    one = document({"dp": 2}, W, steps, {"loss": "piece_mean", "tokens": [[[[0]], [[1]]]]})
+    one = document({"dp": 2}, W, steps, {"loss": "local_mean", "tokens": [[[[0]], [[1]]]]})
     assert [verdict(one, engine) for engine in ("symbolic", "parametric")] == ["mismatch", "mismatch"]
 
 

@@ -251,6 +251,16 @@ def test_on_a_telephone_both_gradients_are_seen_and_everything_can_be_pressed(pa
     assert (boxes[0][0] == boxes[1][0]) == (width == 390) and (boxes[0][1] == boxes[1][1]) == (width == 1200)
 
 
+def test_the_name_of_a_run_is_as_long_as_it_likes_on_a_telephone(browser, tmp_path):
+    run = tmp_path / "captured-in-a-folder-whose-name-is-longer-than-a-telephone-is-wide"
+    run.symlink_to(ROOT / "tests/live/runs/left-out")
+    wrong = subprocess.run([os.environ["LOCKSTEP_BINARY"], "verify", run, "-f", "html", "-o", tmp_path / "run.html"], stdin=subprocess.DEVNULL, check=False)
+    assert wrong.returncode == 1
+    browser.size(390, 844)
+    browser.open((tmp_path / "run.html").as_uri())
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_arrow_keys_work_at_once(page, browser):
     now = "article:not([hidden]) .now strong"
     opened(browser, page.as_uri() + f"#file={BUG}")

@@ -363,7 +363,7 @@ def test_what_stays_beside_experts_is_said_and_the_number_of_micro_batches_is_op
 def own_framework(files, backward='"1 / (tokens * micro_batches)"', when="true", let=""):
     """A mean over ranks in a framework file of the user's own, which has another step or factor under a condition."""
     (files / "mine.jsonc").write_text("""{ "lockstep_framework": 1, "name": "mine", "help": "A loop.", "options": {},
-      "batch": { "loss": "piece_mean" }, "rules": [ { "refuse": "sp > 1", "because": "no" } ],
+      "batch": { "loss": "local_mean" }, "rules": [ { "refuse": "sp > 1", "because": "no" } ],
       "let": { %s },
       "steps": [
         { "name": "zero", "op": "zero" },
@@ -661,7 +661,7 @@ def test_a_counterexample_in_another_folder_finds_the_files_that_the_scenario_na
              {"name": "sum", "op": "all_reduce", "over": "dp"}]
     (tmp_path / "cases" / "ours.jsonc").write_text(json.dumps({"lockstep_framework": 1, "name": "ours", "steps": steps}))
     case = {"lockstep": 1, "layout": {"dp": 1}, "model": {"parameters": [{"name": "w", "shape": [8]}]},
-            "batch": {"micro_batches": 1, "loss": "piece_mean"}, "schedule": {"framework": "./ours.jsonc"}}
+            "batch": {"micro_batches": 1, "loss": "local_mean"}, "schedule": {"framework": "./ours.jsonc"}}
     (tmp_path / "cases" / "case.json").write_text(json.dumps(case))
     done = run("prove", "-q", "cases/case.json", "--counterexample", "cases/found/example.json")
     assert (done.returncode, done.stderr) == (1, "")

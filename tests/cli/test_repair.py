@@ -130,7 +130,7 @@ def test_of_a_file_for_any_size_both_searches_are_counted(run, files):
     }
     tried = {}
     for count in ("any", 1, 2):
-        content["batch"] = {"micro_batches": count, "loss": "piece_mean"}
+        content["batch"] = {"micro_batches": count, "loss": "local_mean"}
         (files / "counted.json").write_text(json.dumps(content))
         found = json.loads(run("repair", "-f", "json", "counted.json").stdout)
         assert found["repairs"]
@@ -285,7 +285,7 @@ def write_with_option(files, option, steps, layout, given=None, batch=None, of_f
     """A file of a framework of its own with one option, "o"."""
     framework = {
         "lockstep_framework": 1, "name": "own", "options": {"o": option}, "steps": [ZERO, *steps],
-        "batch": {"loss": "piece_mean"}, **(of_framework or {}),
+        "batch": {"loss": "local_mean"}, **(of_framework or {}),
     }
     (files / "own.fw.json").write_text(json.dumps(framework))
     document = {
@@ -319,7 +319,7 @@ def test_values_are_judged_at_the_sizes_of_the_file(run, files, option, given, b
 
 def test_an_option_that_gives_the_micro_batches_is_not_overruled(run, files):
     backward = {**BACKWARD, "steps": [{**BACKWARD["steps"][0], "by": "1 / tokens"}]}
-    counts = {"micro_batches": {"if": "o > 1", "then": 4, "else": 1}, "loss": "piece_mean"}
+    counts = {"micro_batches": {"if": "o > 1", "then": 4, "else": 1}, "loss": "local_mean"}
     write_with_option(files, {"type": "integer", "default": 1}, [backward, MEAN], {"dp": 2}, 4, of_framework={"batch": counts})
     assert rights(run, "own.json") == {"o": [1]}
     shown = run("repair", "own.json").stdout
@@ -402,7 +402,7 @@ def test_a_list_of_tokens_is_not_read_for_other_micro_batches(run, files):
 
 def test_an_option_that_gives_a_list_of_tokens_other_micro_batches_has_no_verdict(run, files):
     backward = {**BACKWARD, "steps": [{**BACKWARD["steps"][0], "by": "1 / tokens"}]}
-    counts = {"micro_batches": {"if": "o", "then": 2, "else": 1}, "loss": "piece_mean"}
+    counts = {"micro_batches": {"if": "o", "then": 2, "else": 1}, "loss": "local_mean"}
     tokens = {"steps": 2, "tokens": [[[[1]], [[3]]], [[[5]], [[7]]]]}
     write_with_option(files, FLAG, [backward, SUM], {"dp": 2}, batch=tokens, of_framework={"batch": counts})
     assert json.loads(run("repair", "-f", "json", "own.json").stdout)["option_values_without_verdict"] == 1
@@ -470,7 +470,7 @@ def wrong_by_files(folder):
   // ours
   "$schema": "../schema/scenario.schema.json",
   "lockstep": 1, "layout": { "dp": 2 }, "model": { "preset": "./parts/small.jsonc" },
-  "batch": { "micro_batches": 1, "tokens": "even", "loss": "piece_mean" },
+  "batch": { "micro_batches": 1, "tokens": "even", "loss": "local_mean" },
   "schedule": { "framework": "ours.jsonc" }
 }
 ''')
@@ -507,7 +507,7 @@ def test_a_repaired_file_is_not_written_where_it_may_not_name_what_the_scenario_
 
 def with_steps(layout, parameters, *steps, **batch):
     each = {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": "1 / (tokens * micro_batches)"}]}
-    return {"lockstep": 1, "layout": layout, "model": {"parameters": parameters}, "batch": {"loss": "piece_mean", **batch},
+    return {"lockstep": 1, "layout": layout, "model": {"parameters": parameters}, "batch": {"loss": "local_mean", **batch},
             "schedule": {"steps": [{"name": "zero", "op": "zero"}, each, *steps]}}
 
 

@@ -157,7 +157,7 @@ def by_release(folder):
         "parameters": [{"name": "w", "shape": [8]}, {"name": "v", "shape": [8], "when": "kind == '2'"}]}))
     (folder / "based.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "based", "base": "./small.jsonc"}))
     (folder / "released.json").write_text(json.dumps({
-        "lockstep": 1, "layout": {"dp": 2}, "model": {"preset": "./small.jsonc"}, "batch": {"micro_batches": 1, "loss": "piece_mean", "tokens": "even"},
+        "lockstep": 1, "layout": {"dp": 2}, "model": {"preset": "./small.jsonc"}, "batch": {"micro_batches": 1, "loss": "local_mean", "tokens": "even"},
         "schedule": {"framework": "./ours.jsonc"}}))
     return "released.json"
 

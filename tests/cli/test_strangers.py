@@ -14,7 +14,7 @@ from conftest import RIGHT
 
 SECRET = "hunter2"
 FORMATS = ["text", "json", "concise", "junit", "sarif", "github", "gitlab", "markdown", "html"]
-MARKED = """{ "lockstep_framework": 1, "name": "own", "batch": { "loss": "piece_mean" },
+MARKED = """{ "lockstep_framework": 1, "name": "own", "batch": { "loss": "local_mean" },
   "rules": [ { "refuse": "pp > 1 or cp > 1 or sp > 1 or tp > 1", "because": "dp alone" } ], "steps": [
     { "name": "m", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1 / (tokens * micro_batches)" } ] },
     { "name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg" } ] }"""

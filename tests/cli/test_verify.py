@@ -197,7 +197,7 @@ def test_gradients_that_cross_in_a_reduction_are_named(run, tmp_path):
 def test_contributions_that_cannot_be_told_apart_are_not_said_to_be_missing(run, tmp_path):
     def two_of_four(name, rank, m):
         return Fraction(1, 4) if name != "norm" or rank in (0, 2) else 0
-    for loss, verdict, what in (("mean", "mismatch", "it is not the expected sum, and no simple formula explains it"),
+    for loss, verdict, what in (("local_mean", "mismatch", "it is not the expected sum, and no simple formula explains it"),
                                 (None, "undecided", "no simple formula explains it")):
         captured_run.simple_run(tmp_path / verdict, two_of_four, (("weight", 64), ("norm", 4)), world=4, loss=loss)
         finished = run("verify", str(tmp_path / verdict))
@@ -264,8 +264,13 @@ def test_options_choose_loss_parameters_and_step(run, runs):
     assert unknown.returncode == 0 and "contributions come with 1/2 in 3 of 3 results" in unknown.stdout
 
 
+def test_the_older_name_of_the_loss_is_taken_and_that_of_today_said(run, runs):
+    old, now = (run("verify", str(runs / "unknown"), "--loss", loss) for loss in ("mean", "local_mean"))
+    assert old.returncode == 0 and old.stdout == now.stdout and "loss local_mean" in old.stdout
+
+
 @pytest.mark.parametrize("arguments, message", [
-    (["--loss", "maen"], 'did you mean "mean"?'),
+    (["--loss", "local_maen"], 'did you mean "local_mean"?'),
     (["--parameter", "embeding.weight"], 'did you mean "embedding.weight"?'),
     (["--step", "4"], "optimizer step 4 was not captured; the run has 0"),
     (["--step", "x"], "--step"),
@@ -362,7 +367,7 @@ def test_thousands_of_parameters(run, tmp_path, capsys):
     results = [array("d", (sum(values) / 4 for values in zip(*of))) for of in contributions]
     for rank in range(4):
         lines = [{"event": "run", "lockstep_capture": 1, "rank": rank, "world": 4, "adapter": "ddp", "versions": {}, "sums": sums, "seed": 0,
-                  "mesh": {"axes": ["dp"], "sizes": [4], "ranks": [0, 1, 2, 3]}, "data_axes": ["dp"], "loss": "mean"}]
+                  "mesh": {"axes": ["dp"], "sizes": [4], "ranks": [0, 1, 2, 3]}, "data_axes": ["dp"], "loss": "local_mean"}]
         lines += [{"event": "parameter", "id": number, "name": f"layers.{number}.weight", "aliases": [], "shape": [4096], "dtype": "float32",
                    "frozen": False, "pieces": [{"range": [0, 4096]}]} for number in range(count)]
         rows = array("d")

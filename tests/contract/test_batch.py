@@ -13,10 +13,12 @@ from contract_program import (
     messages,
     named,
     parameter,
+    run,
     scenario,
     show,
     step,
     verdicts,
+    write,
 )
 
 SUM = step("sum", "all_reduce", over=["dp", "cp", "sp"])
@@ -181,7 +183,7 @@ def test_a_piece_of_0_tokens_has_no_contribution_but_counts_in_the_means():
         scenario(
             [backward(by="1/tokens"), SUM, step("mean", "scale", by="1/4")],
             layout={"dp": 2},
-            batch={**batch, "loss": "piece_mean"},
+            batch={**batch, "loss": "local_mean"},
         )
     )
     assert report["verdict"] == "match"
@@ -213,7 +215,7 @@ def only_right(loss, right):
     factors = {
         "token_mean": "1/38",
         "micro_batch_mean": "1/(4 * sum(tokens, cp))",
-        "piece_mean": "1/(8 * tokens)",
+        "local_mean": "1/(8 * tokens)",
         "sum": "1",
         "weight": "(rank.cp + 2) / (micro_batch + 3)",
     }
@@ -248,14 +250,27 @@ def test_micro_batch_mean_takes_the_cp_and_sp_pieces_together():
     assert verdicts(along_sp) == ["match"]
 
 
-def test_piece_mean_is_the_mean_over_all_pieces():
-    only_right("piece_mean", "piece_mean")
+def test_local_mean_is_the_mean_over_all_pieces():
+    only_right("local_mean", "local_mean")
     along_sp = scenario(
         [backward(by="1/(4 * tokens)"), SUM],
         layout={"dp": 2, "sp": 2},
-        batch={"tokens": [[[[3, 5]], [[2, 10]]]], "loss": "piece_mean"},
+        batch={"tokens": [[[[3, 5]], [[2, 10]]]], "loss": "local_mean"},
     )
     assert verdicts(along_sp) == ["match"]
+
+
+def test_the_older_name_of_local_mean_is_read_and_the_name_of_today_written():
+    only_right("piece_mean", "local_mean")
+    old = with_loss("piece_mean", "1/(8 * tokens)")
+    by_use = with_loss({"main": "piece_mean"}, "1/(8 * tokens)")
+    assert verdicts(old, by_use) == ["match", "match"]
+    for content in (old, by_use):
+        file = write(content)
+        assert "loss local_mean over" in run("check", file).stdout
+        shown = run("show", "--resolved", file).stdout
+        assert '"local_mean"' in shown and "piece_mean" not in shown
+    assert 'expected "token_mean", "micro_batch_mean", "local_mean" or "sum"' in message(with_loss("piece_maen", "1"))
 
 
 def test_sum_is_the_sum_over_all_tokens():
@@ -343,7 +358,7 @@ def test_losses_and_weights_may_be_given_per_use_and_a_use_without_its_own_takes
 
 def test_a_framework_file_sets_the_default_loss():
     # Megatron: every piece's own mean; with its per-token loss, the mean over all tokens.
-    for option, loss in ((False, "piece_mean"), (True, "token_mean")):
+    for option, loss in ((False, "local_mean"), (True, "token_mean")):
         content = scenario([], [W], {"dp": 2, "cp": 2}, {"micro_batches": 2, "tokens": TOKENS})
         content["schedule"] = {"framework": "megatron", "options": {"calculate_per_token_loss": option}}
         assert verdicts(

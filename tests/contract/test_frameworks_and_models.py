@@ -34,7 +34,7 @@ FRAMEWORK = """{ // a comment
     "factor": { "type": "number", "default": 1, "help": "on top" },
   },
   "layout": { "dp": 2 },
-  "batch": { "loss": "piece_mean" },
+  "batch": { "loss": "local_mean" },
   "let": { "pieces": "dp * micro_batches" },
   "rules": [ { "refuse": "divide == 'never' and shard_grads", "because": "ours cannot leave {dp} shards undivided." } ],
   "steps": [

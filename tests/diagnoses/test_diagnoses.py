@@ -51,7 +51,7 @@ SCENARIO = {
     "lockstep": 1,
     "layout": {"dp": 2},
     "model": {"parameters": [{"name": "w", "shape": [4]}]},
-    "batch": {"loss": "piece_mean"},
+    "batch": {"loss": "local_mean"},
     "schedule": {
         "steps": [
             {"name": "zero", "op": "zero"},

@@ -12,7 +12,7 @@ namespace {
 /// A local mean after backward: by the rank's own tokens, or by those of the whole sequence.
 std::string weighed_after_backward(const std::string& axis, const std::string& by, const std::string& tokens) {
   return R"({ "lockstep": 1, "layout": { ")" + axis +
-         R"(": 2 }, "batch": { "micro_batches": 1, "loss": "piece_mean", "tokens": ")" + tokens + R"(" },
+         R"(": 2 }, "batch": { "micro_batches": 1, "loss": "local_mean", "tokens": ")" + tokens + R"(" },
     "model": { "preset": "llama", "layers": 1, "hidden": 16, "heads": 4, "query_groups": 2, "ffn": 24, "vocab": 32 },
     "schedule": { "steps": [
       { "name": "micro_batches", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": 1 },

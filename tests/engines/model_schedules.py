@@ -70,7 +70,7 @@ class Maker:
         if rng.random() < 0.3:
             batch["tokens"] = "even"
         if rng.random() < 0.2:
-            batch["loss"] = rng.choice(["token_mean", "micro_batch_mean", "piece_mean", "sum"])
+            batch["loss"] = rng.choice(["token_mean", "micro_batch_mean", "local_mean", "sum"])
         if rng.random() < 0.2:
             batch["steps"] = 2
         return {"lockstep": 1, "layout": dict(rng.choice(EXPERT_LAYOUTS if SIZES[model]["preset"] == "moe" else LAYOUTS)),

@@ -66,7 +66,7 @@ def test_losses_that_are_not_divided_by_the_micro_batches_are_a_sum_of_means():
     ]
     assert verdicts(contents) == ["match"] * 2
     # Against the mean over micro-batches everything is their number too large.
-    contents = [{**content, "batch": {"loss": "piece_mean"}} for content in contents]
+    contents = [{**content, "batch": {"loss": "local_mean"}} for content in contents]
     for report in replay_all(contents):
         assert report["verdict"] == "mismatch"
         assert {piece["ratio"] for item in report["parameters"] for rank in item["ranks"] for piece in rank["pieces"]} == {"2"}

@@ -97,7 +97,7 @@ class Writer {
     std::string text = fmt::format("\"micro_batches\": {}", 1 + choose_.below(3));
     if (choose_.one_in(4)) text += ", \"steps\": 2";
     if (choose_.one_in(4)) text += ", \"tokens\": \"even\"";
-    text += key("loss", choose_.of({"\"token_mean\"", "\"micro_batch_mean\"", "\"piece_mean\"", "\"sum\"",
+    text += key("loss", choose_.of({"\"token_mean\"", "\"micro_batch_mean\"", "\"local_mean\"", "\"sum\"",
                                     "{\"weight\": \"1 / (tokens + rank.dp)\"}"}));
     return "{" + text + "}";
   }

@@ -53,6 +53,33 @@ TEST_CASE("keys of both sides are judged: those of DeepSpeed too") {
   CHECK(mistakes_beside("--deepspeed --use-distributed-optimizer --clip-grad 2", zero_of(1)).empty());
 }
 
+TEST_CASE("keys that DeepSpeed has removed are left out where that is asked for and they say nothing of gradients") {
+  const auto imported = [](const std::string& more) {
+    ImportRequest request = request_of_file("megatron", "train.sh", handing_over + "--deepspeed\n", 0);
+    request.files.push_back(std::make_shared<const Source>(Source{"ds.json", zero_of(2, more)}));
+    request.ignore_unknown = true;
+    return request;
+  };
+  const std::string removed =
+      R"(, "curriculum_learning": { "enabled": true, "params": { "a": 1 } }, "compression_training": { "x": { "enabled": true } })";
+  CHECK(tells(mistakes_beside("--deepspeed", zero_of(2, removed)), "--ignore-unknown judges the rest without it"));
+  const Imported without = import_configuration(imported(""));
+  const Imported with = import_configuration(imported(removed));
+  CHECK(with.scenario.same_as(without.scenario));
+  CHECK(with.unknown == std::vector<std::string>{"curriculum_learning.enabled", "curriculum_learning.params.a",
+                                                 "compression_training.x.enabled"});
+  const auto told = [&](const char* sentence) {
+    return std::find(with.assumed.begin(), with.assumed.end(), sentence) != with.assumed.end();
+  };
+  CHECK(told("DeepSpeed 0.19.8 refuses curriculum_learning: what is judged is the configuration without it."));
+  // These change how gradients are reduced, or what they are.
+  for (const char* key : {"amp", "progressive_layer_drop", "elasticity", "sparse_gradients"}) {
+    const std::string text = messages(imported(", \"" + std::string(key) + R"(": { "enabled": true })"));
+    CHECK(tells(text, "DeepSpeed 0.19.8 refuses this key"));
+    CHECK_FALSE(tells(text, "--ignore-unknown"));
+  }
+}
+
 TEST_CASE("batches of both sides are the same") {
   CHECK(tells(mistakes_beside("--deepspeed --global-batch-size 16", zero_of(1)),
               "--global-batch-size: it is 16, but DeepSpeed's train_batch_size is 8"));

@@ -158,8 +158,10 @@ TEST_CASE("layers and heads that do not divide are refused in Megatron's words")
         "--num-attention-heads: num_attention_heads (8) must be a multiple of tensor_model_parallel_size (16) "
         "(Megatron's "
         "words)\n");
-  CHECK(messages(megatron_request({"--num-experts", "8"})) ==
-        "--num-experts: lockstep's presets have experts without biases only; give --disable-bias-linear\n");
+  CHECK(
+      messages(megatron_request({"--num-experts", "8"})) ==
+      "--num-experts: lockstep's presets have experts without biases only; give --size linear_bias=false to leave out "
+      "all biases\n");
 }
 
 TEST_CASE("a number of buckets becomes the size that Megatron computes from a rank's parameters") {

@@ -10,7 +10,7 @@ namespace {
 using CodeVerdict = ExtractionComparison::Verdict;
 
 const std::string code_head = R"({
-  "lockstep_extract": 1, "world": 2, "mesh": {"axes": ["dp"], "sizes": [2]}, "data_axes": ["dp"], "loss": "mean",
+  "lockstep_extract": 1, "world": 2, "mesh": {"axes": ["dp"], "sizes": [2]}, "data_axes": ["dp"], "loss": "local_mean",
   "programs": [)";
 
 const std::string begin_of_program =

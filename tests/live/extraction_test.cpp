@@ -16,7 +16,7 @@ const std::string right_extraction = R"({
   "world": 2,
   "mesh": {"axes": ["dp"], "sizes": [2]},
   "data_axes": ["dp"],
-  "loss": "mean", // of each rank
+  "loss": "local_mean", // of each rank
   "programs": [
     {"ranks": [[0, 2]], "played": [0], "events": [
       {"event": "parameter", "id": 7, "name": "a", "shape": [4], "pieces": [{"range": [0, 4]}]},
@@ -182,7 +182,8 @@ TEST_CASE("mistakes in an extraction are told at their place in the file") {
         "the sizes of the mesh make 2 ranks, and \"world\" is 3");
   CHECK(refusal_at("\"world\": 2", "\"world\": \"x\"", "\"x\"") ==
         "\"world\" of a \"lockstep_extract\" file: expected a whole number from 1 to 1048576, found the string \"x\"");
-  CHECK(refusal_at("\"mean\"", "\"maen\"", "\"maen\"") == "unknown loss \"maen\"; did you mean \"mean\"?");
+  CHECK(refusal_at("\"local_mean\"", "\"local_maen\"", "\"local_maen\"") ==
+        "unknown loss \"local_maen\"; did you mean \"local_mean\"?");
   CHECK(refusal_at("[[0, 2]]", "[[0, 3]]", "[0, 3]") ==
         "\"ranks\": expected [first, end) within 0 and 2, found an array");
   CHECK(refusal_at("[[0, 2]]", "[[0, 1]]", "[\n") == "no program is that of rank 1");
@@ -384,7 +385,7 @@ TEST_CASE("what is wrong with one rank says nothing of what others get of other 
     return verify_extraction(
         extraction_source(
             R"({"lockstep_extract": 1, "world": 2, "mesh": {"axes": [")" + axis +
-            R"("], "sizes": [2]}, "data_axes": [], "loss": "mean", "programs": [)" +
+            R"("], "sizes": [2]}, "data_axes": [], "loss": "local_mean", "programs": [)" +
             program(0, "a", first,
                     (yielded.empty() ? "" : contribution(yielded)) + result + "null}, " +
                         R"({"event": "gap", "step": 0, "why": "nothing was yielded", "wrong": true)" + gap + "}, ") +

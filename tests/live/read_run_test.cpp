@@ -53,6 +53,21 @@ std::string refusal_of(const std::string& from, const std::string& to, const std
 
 }  // namespace
 
+TEST_CASE("the older name of the loss local_mean is read") {
+  const Folder folder;
+  write_right_run(folder.path());
+  for (const char* rank : {"rank-00000.jsonl", "rank-00001.jsonl"}) {
+    std::string text = read_all(folder / rank);
+    const std::string now = "\"loss\":\"local_mean\"";
+    REQUIRE(text.find(now) != std::string::npos);
+    write_all(folder / rank, text.replace(text.find(now), now.size(), "\"loss\":\"mean\""));
+  }
+  const VerifyResult result = verify_run(folder.path());
+  CHECK(result.loss == CapturedLoss::local_mean);
+  CHECK(result.verdict() == VerifiedPiece::Verdict::right);
+  CHECK(name_of(*result.loss) == "local_mean");
+}
+
 TEST_CASE("mistakes in a line are told with file, line and caret, all of them at once") {
   const std::string text = refusal_of(R"("micro_batch":0)", R"("micro_batch":"x")");
   CHECK(has_text(text, "rank-00001.jsonl:4:"));
@@ -63,7 +78,7 @@ TEST_CASE("mistakes in a line are told with file, line and caret, all of them at
   CHECK(has_text(refusal_of("\"event\":\"contribution\"", "\"event\":\"contribution\",,"), "rank-00001.jsonl:4:"));
   CHECK(has_text(refusal_of("\"lockstep_capture\":1", "\"lockstep_capture\":2"), "version 2"));
   CHECK(has_text(refusal_of("\"lockstep_capture\":1,", ""), "missing key \"lockstep_capture\""));
-  CHECK(has_text(refusal_of("\"loss\":\"mean\"", "\"loss\":\"maen\""), "did you mean \"mean\"?"));
+  CHECK(has_text(refusal_of("\"loss\":\"local_mean\"", "\"loss\":\"local_maen\""), "did you mean \"local_mean\"?"));
   CHECK(has_text(refusal_of("\"dtype\":\"float32\",\"nonfinite\"", "\"dtype\":\"int8\",\"nonfinite\""),
                  "float32, float64, bfloat16 or float16"));
   CHECK(has_text(refusal_of("\"parameter\":1", "\"parameter\":7"), "parameter 7 was not declared"));

@@ -314,9 +314,9 @@ TEST_CASE("a run that says too little for a scenario is refused in a sentence") 
   CHECK(says(refusal(loop), "rank 2 calls other collectives for the gradient of a than rank 0"));
   loop = Loop();
   loop.settings.loss = "null";
-  CHECK(says(refusal(loop), "expected --loss mean, sum, token_mean or token_sum"));
+  CHECK(says(refusal(loop), "expected --loss local_mean, sum, token_mean or token_sum"));
   RecordOptions options;
-  options.loss = CapturedLoss::mean;
+  options.loss = CapturedLoss::local_mean;
   CHECK(refusal(loop, options).empty());
   loop = Loop();
   loop.settings.collectives = false;

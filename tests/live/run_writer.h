@@ -77,7 +77,7 @@ class RunWriter {
   struct Settings {
     std::vector<std::pair<std::string, int>> mesh = {{"dp", 2}};
     std::vector<std::string> data_axes = {"dp"};
-    std::string loss = "\"mean\"";
+    std::string loss = "\"local_mean\"";
     int sums = 128;
     Dtype dtype = Dtype::float32;  ///< of contributions
     Dtype result_dtype = Dtype::float32;

@@ -220,7 +220,7 @@ TEST_CASE("uneven tokens are counted as the loss says") {
   run.tokens = told;
   run.settings.loss = "\"token_mean\"";
   CHECK(verified_run(run).verdict() == PieceVerdict::right);
-  run.settings.loss = "\"mean\"";
+  run.settings.loss = "\"local_mean\"";
   CHECK(verified_run(run).verdict() == PieceVerdict::wrong);
   run.settings.loss = "\"token_mean\"";
   run.coefficient = [](const std::string&, int, int, int step, int) { return step == 0 ? 0.5 : 0; };
@@ -234,7 +234,7 @@ TEST_CASE("uneven tokens are counted as the loss says") {
   run.coefficient = [&](const std::string&, int, int rank, int step, int m) {
     return step == 0 ? tokens[rank][m] / 425.0 : 0;
   };
-  run.settings.loss = "\"mean\"";
+  run.settings.loss = "\"local_mean\"";
   VerifyOptions options;
   options.loss = CapturedLoss::token_mean;
   CHECK(verified_run(run, options).verdict() == PieceVerdict::right);

@@ -216,7 +216,7 @@ TEST_CASE("Megatron-LM 844: stages that cut the tied embedding differently add s
   const auto build = [&](std::vector<Step> steps) {
     Schedule built = schedule_of(layout, {first, filler, norm, last}, std::move(steps));
     built.batch.tokens_of_use["main"].kind = Batch::Tokens::Kind::even;
-    built.batch.loss_of_use["main"].kind = Loss::Kind::piece_mean;
+    built.batch.loss_of_use["main"].kind = Loss::Kind::local_mean;
     return built;
   };
   const Schedule buggy = build({backward, scatter, embedding});
@@ -302,7 +302,7 @@ TEST_CASE("losses and uneven tokens: the documented factors are right and others
   CHECK(match(Loss::Kind::sum, "1", false));
   CHECK(match(Loss::Kind::token_mean, "1 / sum(tokens, dp, cp, micro_batch)", false));
   CHECK(match(Loss::Kind::micro_batch_mean, "1 / sum(tokens, cp) / dp / micro_batches", false));
-  CHECK(match(Loss::Kind::piece_mean, "1 / tokens / dp / cp / micro_batches", false));
+  CHECK(match(Loss::Kind::local_mean, "1 / tokens / dp / cp / micro_batches", false));
   CHECK_FALSE(match(Loss::Kind::token_mean, "1 / tokens / dp / cp / micro_batches", false));
   CHECK_FALSE(match(Loss::Kind::micro_batch_mean, "1 / tokens / dp / cp / micro_batches", false));
   CHECK(match(Loss::Kind::token_mean, "1 / tokens / dp / cp / micro_batches", true));

@@ -68,7 +68,7 @@ class RandomSchedule {
   std::string pick_text(std::vector<std::string> choices) { return choices[random_() % choices.size()]; }
   bool chance(unsigned of) { return random_() % of == 0; }
   Loss::Kind pick_kind() {
-    return std::vector{Loss::Kind::token_mean, Loss::Kind::micro_batch_mean, Loss::Kind::piece_mean,
+    return std::vector{Loss::Kind::token_mean, Loss::Kind::micro_batch_mean, Loss::Kind::local_mean,
                        Loss::Kind::sum}[random_() % 4];
   }
 

@@ -109,7 +109,7 @@ TEST_CASE("the weights of each loss, and pieces of 0 tokens") {
         expect({"1/20", "1/20", "1/20", "1/20", "1/20", "1/20", "1/20"}));
   CHECK(weights(build(Loss::Kind::micro_batch_mean), 0, 0) ==
         expect({"1/12", "1/12", "1/12", "1/32", "1/32", "1/24", "1/24"}));
-  CHECK(weights(build(Loss::Kind::piece_mean), 0, 0) == expect({"1/8", "1/16", "1/24", "1/32", "1/32", "1/40", "1/8"}));
+  CHECK(weights(build(Loss::Kind::local_mean), 0, 0) == expect({"1/8", "1/16", "1/24", "1/32", "1/32", "1/40", "1/8"}));
   Schedule weighted = build(Loss::Kind::weight);
   weighted.batch.loss_of_use["main"].weight = Expression::parse("(rank.cp + 1) / (micro_batch + 1) / tokens");
   CHECK(weights(weighted, 0, 0) == expect({"1", "1", "1/3", "1/8", "1/4", "1/10", "1"}));

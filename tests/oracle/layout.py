@@ -187,7 +187,7 @@ class Batch:
             return factor * Fraction(1, total(range(m_count), range(dp)))
         if loss == "micro_batch_mean":
             return factor * Fraction(1, m_count * dp * total([micro_batch], [here["dp"]]))
-        if loss == "piece_mean":
+        if loss == "local_mean":
             return factor * Fraction(1, m_count * dp * cp * sp * self.tokens_at(use, step, micro_batch, here))
         if loss == "sum":
             return factor

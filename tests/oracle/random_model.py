@@ -168,7 +168,7 @@ def random_tokens(rng, mesh, micro_batches, steps):
 
 
 def random_loss(rng):
-    losses = ("token_mean", "token_mean", "micro_batch_mean", "piece_mean", "sum")
+    losses = ("token_mean", "token_mean", "micro_batch_mean", "local_mean", "sum")
     if rng.random() < 0.15:
         return {
             "weight": rng.choice(

@@ -84,7 +84,7 @@ class ScheduleMaker:
             inside, outside = "1", f"1/sum({tokens}, dp, cp, sp, micro_batch)"
         elif loss == "micro_batch_mean":
             inside, outside = f"1/sum({tokens}, cp, sp)", "1/(micro_batches*dp)"
-        elif loss == "piece_mean":
+        elif loss == "local_mean":
             inside, outside = f"1/{tokens}", "1/(micro_batches*dp*cp*sp)"
         else:
             inside, outside = "1", "1"

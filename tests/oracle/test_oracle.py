@@ -73,7 +73,7 @@ def megatron_844(geometry):
         ],
         STAGES,
         layout={"pp": 2, "dp": 2},
-        batch={"loss": "piece_mean"},
+        batch={"loss": "local_mean"},
     )
 
 
@@ -107,7 +107,7 @@ TOKENS = [[[[3]], [[2]]], [[[5]], [[10]]]]  # [micro-batch][dp], as measured: ra
     [
         ("token_mean", 1, "1/20"),
         ("micro_batch_mean", "1/tokens", "1/4"),
-        ("piece_mean", "1/tokens", "1/(micro_batches*dp)"),
+        ("local_mean", "1/tokens", "1/(micro_batches*dp)"),
         ("sum", 1, 1),
         ({"weight": "rank.dp+micro_batch+1"}, "rank.dp+micro_batch+1", 1),
     ],
@@ -139,7 +139,7 @@ def test_a_piece_without_tokens_has_no_contribution_but_counts_in_the_mean():
     each = {"op": "each", "steps": [{"name": "b", "op": "backward", "by": "1/tokens"}]}
     report = judge(
         scenario(
-            [each, {"op": "all_reduce", "over": "dp", "reduce": "avg"}], batch={"tokens": tokens, "loss": "piece_mean"}
+            [each, {"op": "all_reduce", "over": "dp", "reduce": "avg"}], batch={"tokens": tokens, "loss": "local_mean"}
         )
     )
     assert report["verdict"] == "match"

@@ -30,7 +30,7 @@ def train(rank, world, reduced):
     wrapped = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     import lockstep
-    with lockstep.capture(wrapped, optimizer, out="run", loss="mean"):
+    with lockstep.capture(wrapped, optimizer, out="run", loss="local_mean"):
         torch.manual_seed(rank + 1)
         (wrapped if reduced else model)(torch.randn(6, 8)).square().mean().backward()
         optimizer.step()

@@ -453,7 +453,7 @@ class DerivedClass(ClassCheck):
             return times(factor, self.over(reader.tokens(use, {"dp", "cp", "sp", "micro_batch"}, moment)))
         if loss == "micro_batch_mean":
             return times(factor, self.over(times(averaged, reader.tokens(use, {"cp", "sp"}, moment))))
-        demand(loss == "piece_mean", "there is no loss", loss)
+        demand(loss == "local_mean", "there is no loss", loss)
         pieces = times(averaged, times(reader.size("cp"), reader.size("sp")))
         return times(factor, self.over(times(pieces, reader.tokens(use, set(), moment))))
 

@@ -85,7 +85,7 @@ def test_a_list_of_ones_is_as_good_as_even(tmp_path):
     """What the list gives is a number, also where each piece has its own."""
     counts, ones = Counts(), [[[[1], [1]], [[1], [1]]]] * 2
     parameters = [{"name": "w", "shape": [8], "stage": 0}, {"name": "v", "shape": [8], "stage": -1}]
-    for loss, by in (("piece_mean", "1 / (tokens * micro_batches * dp * cp)"), ("micro_batch_mean", "1 / (sum(tokens, cp) * micro_batches * dp)")):
+    for loss, by in (("local_mean", "1 / (tokens * micro_batches * dp * cp)"), ("micro_batch_mean", "1 / (sum(tokens, cp) * micro_batches * dp)")):
         each = {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": by}]}
         path = tmp_path / "ones.json"
         path.write_text(json.dumps({"lockstep": 1, "layout": {"dp": 2, "cp": 2, "pp": 2}, "model": {"parameters": parameters},

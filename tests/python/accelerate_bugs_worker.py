@@ -15,7 +15,7 @@ from worker import variant as case
 import lockstep
 
 
-def accelerated(out, fsdp=False, divisor=1, loss="mean", first_alone=False, micro_batches=2, data_ranks=None):
+def accelerated(out, fsdp=False, divisor=1, loss="local_mean", first_alone=False, micro_batches=2, data_ranks=None):
     """`divisor`: by what the script divides its loss before Accelerator.backward does. `first_alone`: the script decides when gradients are
     synchronized, and takes the first micro-batch for the last."""
     from accelerate import Accelerator, DistributedType, FullyShardedDataParallelPlugin

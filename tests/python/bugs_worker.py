@@ -82,7 +82,7 @@ def inputs_of(data_rank, step, micro_batch, rows=6):
     return torch.randn(rows, 8)
 
 
-def train(out, model, forward=None, loss="mean", mesh=None, data_rank=None, steps=1, micro_batches=2, divisor=2, rows=None, weigh=None,
+def train(out, model, forward=None, loss="local_mean", mesh=None, data_rank=None, steps=1, micro_batches=2, divisor=2, rows=None, weigh=None,
           before_forward=nothing, before_backward=nothing, after_backward=nothing, before_step=nothing, after_step=zero_all,
           adapter=lambda step, micro: True, scaler=None):
     """A training loop. `loss` is a mean over rows, or with weigh(rows, rank) what that makes of their sum; `adapter` is what the model's
@@ -349,7 +349,7 @@ def tensor_parallel(out, sequence=True, norm=None, axis="tp", sharded=False):
         if norm is not None:
             reduced(model.norm.parameters(), axis, norm)
 
-    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False):
+    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="local_mean", report=False):
         train_block(model, optimizer, dist.get_rank() // 2, 2, mesh.get_local_rank("tp"), synchronize=synchronize)
 
 
@@ -382,7 +382,7 @@ def words(out, zeroed=True, factor=None):
         "output": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())})
     fully_shard(model, mesh=mesh["dp"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    with lockstep.capture(model, optimizer, out=out, loss="mean", report=False):
+    with lockstep.capture(model, optimizer, out=out, loss="local_mean", report=False):
         for step in range(2):
             seeded(mesh.get_local_rank("dp"), step)
             tokens = torch.randint(0, 16, (4, 6))
@@ -428,7 +428,7 @@ class Scaled(Adapted):
         return torch.tanh(self.base(hidden)) + self.up(self.down(hidden))
 
 
-def single(out, world=2, micro_batches=2, loss="mean"):
+def single(out, world=2, micro_batches=2, loss="local_mean"):
     """All ranks' micro-batches on one rank, one after the other."""
     seeded(0)
     model = Adapted()
@@ -500,7 +500,7 @@ def blocks_by_hand(out, summed=True, bias_divided=False):
                 cut = distribute_tensor(getattr(layer, name).detach(), mesh, [Shard(dimension)])
                 setattr(layer, name, nn.Parameter(cut))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False):
+    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="local_mean", report=False):
         for micro in range(2):
             hidden = inputs_of(0, 0, micro)
             for block in model:

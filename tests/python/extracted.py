@@ -38,7 +38,7 @@ def train(module, optimizer, reduce=lambda: None, first=contextlib.nullcontext, 
     if "CAPTURE" in os.environ:
         sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
         import lockstep
-        capture = lockstep.capture(module, optimizer, out=os.environ["CAPTURE"], loss="mean", report=False)
+        capture = lockstep.capture(module, optimizer, out=os.environ["CAPTURE"], loss="local_mean", report=False)
     data = dist.get_rank() if data is None else data
     with capture:
         for step in range(steps):

@@ -32,7 +32,7 @@ def trained(out, stage, capture):
               "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}}
     optimizer = torch.optim.AdamW([tensor for tensor in model.parameters() if tensor.requires_grad], lr=0.01)
     engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
-    run = lockstep.attach(engine, out=out, loss="mean", report=False) if capture else None
+    run = lockstep.attach(engine, out=out, loss="local_mean", report=False) if capture else None
     losses = []
     for step in range(2):
         for micro_batch in range(2):
@@ -61,7 +61,7 @@ def accelerated(out, capture):
     worker.seeded(0)
     model = worker.Tied()
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.01))
-    run = lockstep.attach(model, optimizer, out=out, loss="mean", report=False) if capture else None
+    run = lockstep.attach(model, optimizer, out=out, loss="local_mean", report=False) if capture else None
     losses = []
     for step in range(2):
         for micro_batch in range(2):

@@ -43,7 +43,7 @@ def train(out, wrap, device, dtype=torch.float32, without_sync=None, same_tokens
     reader = 0 if same_tokens else dist.get_rank()
     model = wrap(Whole().to(device=device, dtype=dtype), device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1, foreach=False)  # torch 2.11 takes no tensors beside DTensors in one
-    with lockstep.capture(model, optimizer, out=out, loss="mean", report=False, seed=3, **options):
+    with lockstep.capture(model, optimizer, out=out, loss="local_mean", report=False, seed=3, **options):
         for step in range(2):
             for micro_batch in range(2):
                 tokens = tokens_of(reader, step, micro_batch, 3)

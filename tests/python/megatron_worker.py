@@ -148,7 +148,7 @@ class Job:
         return torch.cat([tensor.detach().float().flatten() for ddp in self.chunks for tensor in ddp.parameters()])
 
 
-def case(name, world, layout=None, loss="mean", around=contextlib.nullcontext, steps=2, micro_batches=2, unchanged=False, **options):
+def case(name, world, layout=None, loss="local_mean", around=contextlib.nullcontext, steps=2, micro_batches=2, unchanged=False, **options):
     def run(out):
         def trained(capture):
             try:

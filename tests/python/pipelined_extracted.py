@@ -49,7 +49,7 @@ def capture(model, optimizer):
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
     import lockstep
 
-    return lockstep.capture(model, optimizer, mesh={"pp": 2, "dp": dist.get_world_size() // 2}, out=os.environ["CAPTURE"], loss="mean", report=False)
+    return lockstep.capture(model, optimizer, mesh={"pp": 2, "dp": dist.get_world_size() // 2}, out=os.environ["CAPTURE"], loss="local_mean", report=False)
 
 
 def main(case):

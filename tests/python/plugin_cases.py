@@ -56,7 +56,7 @@ LIMIT = 300  # seconds that nobody waits for
 
 def train(rank, world, at=None):
     model, optimizer = made()
-    capture = package.capture(model, optimizer, loss="mean")
+    capture = package.capture(model, optimizer, loss="local_mean")
     if at in ("wait", "cross"):
         ends_in(capture, rank, at == "wait")
     with capture:
@@ -119,7 +119,7 @@ def test_a_script_makes_its_process_group(lockstep):
 
 
 def test_four_ranks_give_a_verification_and_its_text(lockstep, tmp_path):
-    run = lockstep.run(train, ranks=4, loss="mean")
+    run = lockstep.run(train, ranks=4, loss="local_mean")
     assert run and run.verdict == "match" and run.report["world"] == 4 and not run.findings
     assert str(run).startswith("match") and "4 ranks" in str(run)
     assert set(run.formulas("weight").values()) == {"(g0+g1+g2+g3)/4"}
@@ -138,7 +138,7 @@ def split(rank, world, factor=1):
     model, optimizer = made()
     torch.manual_seed(5)
     batch = torch.randn(24, 8).chunk(world)[rank]
-    with package.capture(model, optimizer, loss="mean"):
+    with package.capture(model, optimizer, loss="local_mean"):
         (model(batch).square().mean() * (factor if world > 1 else 1)).backward()
         optimizer.step()
 

@@ -29,7 +29,7 @@ def average(model):
 def trained(out, model, steps=2, reduce=average, after_backward=lambda step, micro: None, weigh=lambda loss, step: loss, captured=None):
     """`captured`: how many of the steps this rank captures."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    run = lockstep.attach(model, optimizer, out=out, loss="mean", report=False)
+    run = lockstep.attach(model, optimizer, out=out, loss="local_mean", report=False)
     for step in range(steps):
         if step == captured:
             run.close()
@@ -96,7 +96,7 @@ def weights(out, captured, spoil=lambda out: None):
     """Of a training of four steps; in the middle nobody can write any more."""
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    run = lockstep.attach(net, optimizer, out=out, loss="mean") if captured else None
+    run = lockstep.attach(net, optimizer, out=out, loss="local_mean") if captured else None
     for step in range(4):
         if captured and step == 2:
             spoil(out)

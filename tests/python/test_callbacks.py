@@ -19,6 +19,6 @@ def test_a_trainer_is_captured_by_one_line(case, tmp_path):
     said = json.loads(python(HERE / "callbacks_worker.py", tmp_path / "run", package, mistake).splitlines()[-1])
     wrong = ["every contribution came with 1/4 where 1/2 was expected: uniform factor 1/2, invisible to Adam"]
     assert said == {
-        "verdict": "mismatch" if mistake else "match", "loss": "mean", "steps": [0, 1], "adapter": "ddp", "findings": wrong if mistake else [],
+        "verdict": "mismatch" if mistake else "match", "loss": "local_mean", "steps": [0, 1], "adapter": "ddp", "findings": wrong if mistake else [],
         "formulas": ["(g0+g1)/4" if mistake else "(g0+g1)/2"], "expected": ["(g0+g1)/2"],
     }

@@ -321,7 +321,7 @@ def test_the_lines_of_the_readme_capture_three_steps_of_five(tmp_path):
     for step in (0, 1, 2):
         average(recovered(whole, step), range(2), 1)
     said = LOCKSTEP("verify", tmp_path / "run")
-    assert said.startswith("match") and "3 optimizer steps, 1 micro-batch, loss mean, ddp" in said, said
+    assert said.startswith("match") and "3 optimizer steps, 1 micro-batch, loss local_mean, ddp" in said, said
 
 
 def test_the_example_of_the_document_leaves_what_it_says(tmp_path):

@@ -41,7 +41,7 @@ def played(rank, mesh=MESH):
     group = lambda axis: [Mesh(mesh).at([one if name == axis else own for name, own in zip(SIZES, place)]) for one in range(SIZES[axis])]  # noqa: E731
     borders = sorted({0, WHOLE, *range(-WHOLE % 4, WHOLE, 4)})
     cut = [{"range": [tensor * WHOLE + one, tensor * WHOLE + two]} for tensor in range(4) for one, two in zip(borders, borders[1:])]
-    events = [{"event": "run", "adapter": "by hand", "versions": {}, "mesh": mesh, "data_axes": ["dp"], "loss": "mean"},
+    events = [{"event": "run", "adapter": "by hand", "versions": {}, "mesh": mesh, "data_axes": ["dp"], "loss": "local_mean"},
               {"event": "parameter", "id": 0, "name": "layers.%d.norm" % stage, "shape": [WHOLE], "dtype": "float32", "frozen": False,
                "pieces": [{"range": [one, two]} for one, two in zip(borders, borders[1:])]},
               {"event": "parameter", "id": 1, "name": "layers.%d.up" % stage, "shape": [4 * WHOLE], "dtype": "float32", "frozen": False, "placed": ["tp"],
@@ -230,7 +230,7 @@ def test_check_says_which_ranks_ran_and_no_more_of_the_others(tmp_path):
     for merged, more in ((ranks.merged, ranks.classes.chosen()), (every.merged, {})):
         path = tmp_path / "step.json"
         path.write_text(json.dumps({"lockstep_extract": 1, "world": 60, "mesh": {key: MESH[key] for key in ("axes", "sizes")}, "data_axes": ["dp"],
-                                    "loss": "mean", **more, "programs": merged.written(60)}))
+                                    "loss": "local_mean", **more, "programs": merged.written(60)}))
         done = subprocess.run([PROGRAM, "check", str(path), "-f", "json"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         reports.append(json.loads(done.stdout))
@@ -254,7 +254,7 @@ def test_events_of_many_programs_are_kept_and_written_once(tmp_path, monkeypatch
         monkeypatch.setattr(extracting, "FEW", few)
         path = tmp_path / "step.json"
         path.write_text("".join(extracting.written({
-            "lockstep_extract": 1, "world": 60, "mesh": {key: MESH[key] for key in ("axes", "sizes")}, "data_axes": ["dp"], "loss": "mean",
+            "lockstep_extract": 1, "world": 60, "mesh": {key: MESH[key] for key in ("axes", "sizes")}, "data_axes": ["dp"], "loss": "local_mean",
             **ranks.classes.chosen(), "programs": ranks.merged.written(60)})))
         there, sizes = json.loads(path.read_text()), sizes + [path.stat().st_size]
         shared = there.get("events", [])
@@ -322,7 +322,7 @@ BOTH = """
 import json, sys
 from lockstep.extracting import ranks
 ranks.EVERY = 8
-settings = {"world": 64, "local_world": 8, "script": sys.argv[1], "module": False, "arguments": ["4", "2"], "steps": 1, "loss": "mean"}
+settings = {"world": 64, "local_world": 8, "script": sys.argv[1], "module": False, "arguments": ["4", "2"], "steps": 1, "loss": "local_mean"}
 print(json.dumps([ranks.extract(dict(settings), every)[0] for every in (False, True)]))
 """
 

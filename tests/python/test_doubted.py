@@ -133,7 +133,7 @@ SHORT = ["a barrier of one rank alone", "a reduction of one rank alone, as large
 def test_what_doubting_readers_found(tmp_path, case):
     text, settings, verdict, said = CASES[case]
     (tmp_path / "script.py").write_text(HEAD + text)
-    extract(tmp_path / "step.json", tmp_path / "script.py", **{"loss": "mean", **settings})
+    extract(tmp_path / "step.json", tmp_path / "script.py", **{"loss": "local_mean", **settings})
     report = judged("check", tmp_path / "step.json")
     assert report["verdict"] == verdict and said in json.dumps(report), json.dumps(report)[:3000]
 

@@ -51,7 +51,7 @@ def judged(command, path):
 
 
 def extraction_of(tmp_path, case, **settings):
-    extract(tmp_path / "step.json", HERE / "extracted.py", case, loss="mean", steps=2, **settings)
+    extract(tmp_path / "step.json", HERE / "extracted.py", case, loss="local_mean", steps=2, **settings)
     return judged("check", tmp_path / "step.json")
 
 
@@ -129,7 +129,7 @@ def test_a_script_that_no_program_comes_of(tmp_path, text, said):
 
 
 def of_script(tmp_path, text, before=TRAINED, **settings):
-    extract(tmp_path / "step.json", script(tmp_path, before + text), **{"loss": "mean", **settings})
+    extract(tmp_path / "step.json", script(tmp_path, before + text), **{"loss": "local_mean", **settings})
     return judged("check", tmp_path / "step.json")
 
 
@@ -293,7 +293,7 @@ def reduced(g):
 capture = contextlib.nullcontext()
 if "CAPTURE" in os.environ:
     import lockstep
-    capture = lockstep.capture(model, optimizer, out=os.environ["CAPTURE"], loss="mean", report=False)
+    capture = lockstep.capture(model, optimizer, out=os.environ["CAPTURE"], loss="local_mean", report=False)
 w = []
 with capture:
   torch.manual_seed(R)
@@ -378,7 +378,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", nightly_but(list(REFUSED), []))
 def test_what_no_program_says_is_refused(tmp_path, text):
-    done = Extraction(tmp_path / "step.json", script(tmp_path, TRAINED + text + "\noptimizer.step()\n"), ranks=2, loss="mean")
+    done = Extraction(tmp_path / "step.json", script(tmp_path, TRAINED + text + "\noptimizer.step()\n"), ranks=2, loss="local_mean")
     assert done.status == 2 and REFUSED[text] in done.said, done.said
 
 
@@ -396,7 +396,7 @@ optimizer.step()
 
 def test_a_script_that_gives_each_rank_a_gpu_is_played_without_any(tmp_path):
     (tmp_path / "script.py").write_text(GPUS)
-    extract(tmp_path / "step.json", tmp_path / "script.py", ranks=4, local_world=2, loss="mean")
+    extract(tmp_path / "step.json", tmp_path / "script.py", ranks=4, local_world=2, loss="local_mean")
     assert judged("check", tmp_path / "step.json")["verdict"] == "match"
 
 

@@ -47,7 +47,7 @@ def report_of(tmp_path, script, case):
     if not there(NEEDS[script]):
         pytest.skip("no " + NEEDS[script])
     more = [str(tmp_path / "out")] if script == "trainer" else []
-    done = Extraction(tmp_path / "step.json", HERE / (script + "_extracted.py"), case, *more, loss="mean")
+    done = Extraction(tmp_path / "step.json", HERE / (script + "_extracted.py"), case, *more, loss="local_mean")
     assert done.status == 0, done.said
     return judged("check", tmp_path / "step.json")
 

@@ -41,7 +41,7 @@ CASES = {
 
 
 def extracted(tmp_path, text, **settings):
-    return Extraction(tmp_path / "step.json", script(tmp_path, text + "\noptimizer.step()\n"), loss="mean", **settings)
+    return Extraction(tmp_path / "step.json", script(tmp_path, text + "\noptimizer.step()\n"), loss="local_mean", **settings)
 
 
 @pytest.mark.parametrize("case", nightly_but(list(CASES), ["a mesh that is not the wrapper's", "those along one axis alone", "stages that the script runs itself"]))

@@ -24,7 +24,7 @@ MEASURED = ["1f1b", "fsdp2", "tied", "interleaved-not-reduced", "two-schedules",
 
 
 def extraction_of(tmp_path, case, ranks=4, **settings):
-    extract(tmp_path / "step.json", SCRIPT, case, ranks=ranks, loss="mean", **settings)
+    extract(tmp_path / "step.json", SCRIPT, case, ranks=ranks, loss="local_mean", **settings)
     return judged("check", tmp_path / "step.json")
 
 

@@ -38,6 +38,6 @@ WAITS = {
 @pytest.mark.parametrize("name", nightly_but(list(WAITS), ["several futures", "several of which nobody waits", "an event of Python's"]))
 def test_what_counts_as_a_wait(tmp_path, name):
     text, verdict = WAITS[name]
-    done = Extraction(tmp_path / "step.json", script(tmp_path, TEXT % text), loss="mean")
+    done = Extraction(tmp_path / "step.json", script(tmp_path, TEXT % text), loss="local_mean")
     assert done.status == 0, done.said
     assert judged("check", tmp_path / "step.json")["verdict"] == verdict

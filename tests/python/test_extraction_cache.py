@@ -256,7 +256,7 @@ def test_a_watch_sees_what_a_script_looks_at(tmp_path):
 def extracted(tmp_path, *arguments, **settings):
     """What it said, and what it has written."""
     time.sleep(2 * TICK)  # what was written is older than the extraction, which begins at once here
-    done = Extraction(tmp_path / "step.json", tmp_path / "script.py", *arguments, ranks=2, loss="mean", quiet=False, cache=str(tmp_path / "cache"), **settings)
+    done = Extraction(tmp_path / "step.json", tmp_path / "script.py", *arguments, ranks=2, loss="local_mean", quiet=False, cache=str(tmp_path / "cache"), **settings)
     assert done.status == 0, done.said
     return done.said, (tmp_path / "step.json").read_text()
 
@@ -290,7 +290,7 @@ def test_a_second_extraction_plays_what_has_changed_alone(tmp_path):
 def test_broken_entries_and_another_extraction_at_once_change_nothing(tmp_path):
     script(tmp_path, TRAINED + "for p in model.parameters(): reduced(p.grad)\noptimizer.step()\n")
     settings = {"world": 2, "local_world": 8, "script": str(tmp_path / "script.py"), "module": False, "arguments": [], "steps": 1, "limit": 120, "every": False,
-                "quiet": True, "loss": "mean", "cache": str(tmp_path / "cache")}
+                "quiet": True, "loss": "local_mean", "cache": str(tmp_path / "cache")}
     statuses, said = forked("extracting_worker.py").run(tmp_path, 2, ["extract", json.dumps(settings), str(tmp_path / "step.json")], 480)
     assert statuses == (0, 0), said
     first = (tmp_path / "step.json").read_text()

@@ -108,8 +108,8 @@ def test_two_draws_of_a_rank_that_differ_are_told_with_the_place():
 def test_what_all_ranks_have_in_common_must_be_the_same():
     merged = Merged()
     merged.add(0, events())
-    with pytest.raises(Different, match='ranks 0 and 1 have different loss: null and "mean"'):
-        merged.add(1, events(loss="mean"))
+    with pytest.raises(Different, match='ranks 0 and 1 have different loss: null and "local_mean"'):
+        merged.add(1, events(loss="local_mean"))
 
 
 def test_intervals():

@@ -13,7 +13,7 @@ import pytest
 from torch_ranks import HERE, python, torch_python
 
 EXPECTED = {
-    "loss": "'avg': expected \"mean\"", "sums": "100: expected a multiple of 64", "seed": "-1: expected a number from 0",
+    "loss": "'avg': expected \"local_mean\"", "sums": "100: expected a multiple of 64", "seed": "-1: expected a number from 0",
     "mesh": "str: expected a DeviceMesh", "mesh size": "2 places, but there are 1 ranks", "axis": "\"rows\" see different tokens is not known",
     "data axis": "(did you mean \"dp\"?); its axes are dp, tp", "model": "list: expected a torch.nn.Module", "no parameters": "ReLU",
     "dtype": "\"weight\" is complex64", "no optimizer": "lockstep.capture(model, optimizer", "not an optimizer": "int: expected a torch.optim",
@@ -22,7 +22,7 @@ EXPECTED = {
     "mesh without names": "give mesh=, the whole mesh", "mesh without a name": "1 axis without a name", "another run": "replace that run with overwrite=True",
     "mesh of part": "DTensors on the ranks [0], of a mesh whose axes on all 2 ranks",
     "different meshes": "different axes (tp and ep): give mesh=",
-    "loss in verify": "or None (did you mean \"token_mean\"?)", "loss in run": "'avg': expected \"mean\", \"sum\", \"token_mean\", \"token_sum\" or None",
+    "loss in verify": "or None (did you mean \"token_mean\"?)", "loss in run": "'avg': expected \"local_mean\", \"sum\", \"token_mean\", \"token_sum\" or None",
     "out is None": "out is None: expected the path", "out is a file": "cannot be written (File exists): choose another with out=",
     "out below a file": "cannot be written (Not a directory)", "out is not there": "cannot be written (", "out is no path": "null byte",
     "out of run": "out is 3: expected the path", "out of run is a file": "is a file: choose a new or empty folder",
@@ -47,6 +47,14 @@ def test_mistakes_are_answered_with_a_sentence(tmp_path):
     assert said.keys() == EXPECTED.keys()
     for name, part in EXPECTED.items():
         assert said[name] is not None and part in said[name] and "\n" not in said[name] and not said[name].endswith("."), (name, said[name])
+
+
+def test_the_older_name_of_a_loss_is_taken_as_that_of_today():
+    script = ("import sys; sys.path.insert(0, sys.argv[1]); sys.modules['torch'] = None\n"
+              "from lockstep.errors import LOSSES, checked_loss\n"
+              "print(*[checked_loss(one, ValueError) for one in ('mean', None, *LOSSES)])")
+    done = subprocess.run([sys.executable, "-c", script, str(HERE.parents[1] / "python")], capture_output=True, text=True)
+    assert done.stdout.split() == ["local_mean", "None", "local_mean", "sum", "token_mean", "token_sum"], done.stderr
 
 
 def test_the_package_is_imported_without_torch_and_says_what_a_capture_needs():

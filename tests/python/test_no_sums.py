@@ -116,7 +116,7 @@ SHORT = ["reduced before it was written", "half of it written by numpy, divided"
 def test_what_is_no_sum_of_gradients_is_wrong_and_what_may_be_one_is_not(tmp_path, case):
     text, settings, verdict, said = CASES[case]
     (tmp_path / "script.py").write_text(HEAD + text)
-    extract(tmp_path / "step.json", tmp_path / "script.py", **{"loss": "mean", **settings})
+    extract(tmp_path / "step.json", tmp_path / "script.py", **{"loss": "local_mean", **settings})
     report = judged("check", tmp_path / "step.json")
     assert report["verdict"] == verdict and said in json.dumps(report), json.dumps(report)[:3000]
     if case == "one stage of two forgets its backward pass":

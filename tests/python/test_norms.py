@@ -89,7 +89,7 @@ SHORT = ["torch's own", "summed over replicas", "changed between", "read in flig
 
 
 def report_of(tmp_path, text, **settings):
-    done = Extraction(tmp_path / "step.json", script(tmp_path, text), ranks=2, loss="mean", **settings)
+    done = Extraction(tmp_path / "step.json", script(tmp_path, text), ranks=2, loss="local_mean", **settings)
     assert done.status == 0, done.said
     return judged("check", tmp_path / "step.json")
 
@@ -124,7 +124,7 @@ def test_what_a_norm_counts(tmp_path, case):
 @pytest.mark.parametrize("case, ranks", [("ddp", 4), ("fsdp2", 8), pytest.param("fsdp2", 4, marks=nightly), pytest.param("hsdp", 4, marks=nightly)])
 def test_the_norm_of_torchs_wrappers_counts_each_element_once(tmp_path, case, ranks):
     """Of eight ranks some have nothing of a parameter with twelve rows."""
-    done = Extraction(tmp_path / "step.json", HERE / "extracted.py", case, ranks=ranks, loss="mean", steps=1 if ranks > 4 else 2)
+    done = Extraction(tmp_path / "step.json", HERE / "extracted.py", case, ranks=ranks, loss="local_mean", steps=1 if ranks > 4 else 2)
     assert done.status == 0, done.said
     report = judged("check", tmp_path / "step.json")
     assert report["verdict"] == "match" and any(note.startswith(NORM % "extracted") and note.endswith(" counts each element of 12 parameters once.") for note in report["notes"])

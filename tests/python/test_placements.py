@@ -175,7 +175,7 @@ torch = pytest.mark.skipif(torch_python() is None, reason="no Python with torch 
 
 
 def of_case(tmp_path, case, **settings):
-    done = Extraction(tmp_path / "step.json", HERE / "extracted.py", case, loss="mean", **settings)
+    done = Extraction(tmp_path / "step.json", HERE / "extracted.py", case, loss="local_mean", **settings)
     return done, judged("check", tmp_path / "step.json") if done.status == 0 else None
 
 
@@ -223,7 +223,7 @@ MISTAKES = ["nothing-summed", "norm-left-out", "bias-left-out", "norm-averaged",
 @pytest.mark.parametrize("case", nightly_but(RIGHT + MISTAKES, ["sequences", "norm-left-out", "experts"]))
 def test_nothing_of_megatron_is_undecided(tmp_path, monkeypatch, case):
     monkeypatch.setattr(torch_ranks, "torch_python", lambda: python_with("megatron"))
-    extract(tmp_path / "step.json", HERE / "megatron_extracted.py", "2", "2", case, ranks=8, loss="mean")
+    extract(tmp_path / "step.json", HERE / "megatron_extracted.py", "2", "2", case, ranks=8, loss="local_mean")
     report = judged("check", tmp_path / "step.json")
     verdicts = [one["verdict"] for one in report["results"]]
     assert report["verdict"] == ("match" if case in RIGHT else "mismatch") and "undecided" not in verdicts

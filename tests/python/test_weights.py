@@ -72,7 +72,7 @@ def test_weights_that_no_optimizer_has_are_seen(tmp_path, name):
     script = tmp_path / "script.py"
     rows = "8000" if "rounded" in name else "12" if "equal parts" in name and "unequal" not in name else "10"
     script.write_text(SCRIPT.replace("BREAK", broken).replace("OPTIONS", options).replace("ROWS", rows))
-    extract(tmp_path / "step.json", script, loss="mean", steps=2)
+    extract(tmp_path / "step.json", script, loss="local_mean", steps=2)
     report = judged("check", tmp_path / "step.json")
     assert report["verdict"] == ("match" if not steps else "mismatch" if name in CERTAIN else "undecided")
     assert (CERTAIN.get(name, "a module computes with other weights than those that the optimizers have") in json.dumps(report)) == bool(steps)
@@ -82,7 +82,7 @@ def test_weights_that_no_optimizer_has_are_seen(tmp_path, name):
 def test_ranks_that_get_no_gradient_for_parts_of_other_sizes_have_programs_of_their_own(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.replace("BREAK", "pass").replace("OPTIONS", "").replace("ROWS", "10").replace("    optimizer.step()", "    optimizer.zero_grad()\n    optimizer.step()"))
-    extract(tmp_path / "step.json", script, loss="mean", steps=1)
+    extract(tmp_path / "step.json", script, loss="local_mean", steps=1)
     assert judged("check", tmp_path / "step.json")["verdict"] == "mismatch"
 
 
@@ -111,7 +111,7 @@ def test_shards_of_few_elements_that_are_gathered_are_weights_and_nothing_else_i
     """Of eight ranks six have a row of each matrix, and two have nothing."""
     script = tmp_path / "script.py"
     script.write_text(SMALL.replace("FIRST", str(first)).replace("FACTOR", str(factor)))
-    extract(tmp_path / "step.json", script, loss="mean", steps=1, ranks=8)
+    extract(tmp_path / "step.json", script, loss="local_mean", steps=1, ranks=8)
     report = judged("check", tmp_path / "step.json")
     assert report["verdict"] == verdict
     assert ("its gradient gets what other ranks have put in at script.py" in json.dumps(report)) == (verdict == "undecided")

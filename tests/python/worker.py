@@ -99,7 +99,7 @@ def trained(out, wrap, sync=None, steps=2, micro_batches=2, capture=True, tell=F
     seeded(0)
     model = wrap(Tied())
     chosen = optimizer(model.parameters(), lr=0.01)
-    told = lockstep.capture(model, chosen, out=out, loss="mean", report=False, **options) if capture else contextlib.nullcontext()
+    told = lockstep.capture(model, chosen, out=out, loss="local_mean", report=False, **options) if capture else contextlib.nullcontext()
     numbers = []
     with told as run:
         for step in range(steps):
@@ -148,7 +148,7 @@ def two_optimizers(out):
     named = dict(model.module.named_parameters())
     ends = torch.optim.SGD([named["embedding.weight"]], lr=0.1)
     rest = torch.optim.Adam([named["hidden.weight"], named["back.weight"]], lr=0.1)
-    with lockstep.capture(model, [ends, rest], out=out, loss="mean", report=False) as run:
+    with lockstep.capture(model, [ends, rest], out=out, loss="local_mean", report=False) as run:
         for step in range(2):
             tokens = tokens_of(dist.get_rank(), step, 0)
             run.micro_batch(tokens=10)
@@ -241,7 +241,7 @@ def tensor_parallel(out):
     mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
     model = parallel_block(mesh)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with lockstep.capture(model, optimizer, out=out, loss="mean", report=False):
+    with lockstep.capture(model, optimizer, out=out, loss="local_mean", report=False):
         train_block(model, optimizer, 0, 2, dist.get_rank())
 
 
@@ -252,7 +252,7 @@ def fsdp2_tensor_parallel(out):
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     model = fully_shard(parallel_block(mesh["tp"]), mesh=mesh["dp"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    whole = lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False)
+    whole = lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="local_mean", report=False)
     assert lockstep.capture(model, optimizer).mesh == whole.mesh
     # Nothing is cut twice: each DTensor knows one axis alone.
     apart = nn.Sequential(parallel_block(mesh["tp"]), fully_shard(Block(), mesh=mesh["dp"]))
@@ -280,7 +280,7 @@ def weights_after(make, out=None, mesh=None, data_rank=None, part=lambda whole: 
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     seeded(7, dist.get_rank() if data_rank is None else data_rank)
     numbers = []
-    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="mean", report=False) if out else contextlib.nullcontext():
+    with lockstep.capture(model, optimizer, mesh=mesh, out=out, loss="local_mean", report=False) if out else contextlib.nullcontext():
         for _ in range(3):
             for micro_batch in range(2):
                 with sync(model, micro_batch == 1) if sync else contextlib.nullcontext():
@@ -429,7 +429,7 @@ def compiled_steps(wrap, out=None):
     loss = torch.compile(lambda output: output.square().mean(), backend=backend)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     train(0)
-    with lockstep.capture(model, optimizer, out=out, loss="mean", report=False) if out else contextlib.nullcontext():
+    with lockstep.capture(model, optimizer, out=out, loss="local_mean", report=False) if out else contextlib.nullcontext():
         train(1)
         train(2)
     train(3)

@@ -102,7 +102,7 @@ TEST_CASE("a loss by use leaves main to the framework") {
   const std::string text = scenario_with(
       {{"model", model}, {"batch", R"({ "loss": { "aux": "sum" } })"}, {"schedule", R"({ "framework": "megatron" })"}});
   const Scenario scenario = read_scenario(std::make_shared<const Source>(Source{"test.json", text}));
-  CHECK(scenario.schedule->batch.loss("main").kind == Loss::Kind::piece_mean);
+  CHECK(scenario.schedule->batch.loss("main").kind == Loss::Kind::local_mean);
   CHECK(scenario.schedule->batch.loss("aux").kind == Loss::Kind::sum);
 }
 

@@ -186,7 +186,7 @@ Json RandomScenario::batch() {
          "[[[[3]]], [[[5]]]]", "[[[[3]], [[0]]], [[[5]], [[2]]]]", R"({ "main": [[[[1]]], [[[7]]]], "aux": "even" })"});
   maybe(
       batch, "loss", 50,
-      {"\"token_mean\"", "\"micro_batch_mean\"", "\"piece_mean\"", "\"sum\"", R"-({ "weight": "1 / (tokens * dp)" })-",
+      {"\"token_mean\"", "\"micro_batch_mean\"", "\"local_mean\"", "\"sum\"", R"-({ "weight": "1 / (tokens * dp)" })-",
        R"({ "weight": 0.5 })", R"({ "main": "sum" })", R"({ "main": { "weight": "1/world" }, "aux": "token_mean" })"});
   maybe(batch, "weight", 12, {R"({ "main": "1/3" })", R"({ "aux": 0.01 })", R"({ "main": 2, "aux": 1e-2 })"});
   return batch;

@@ -121,7 +121,7 @@ TEST_CASE("a piece without tokens contributes to nothing, and `by` is not evalua
       R"({ "dp": 2 })", R"({ "name": "w", "shape": [1] })",
       R"({ "name": "each", "op": "each", "steps": [ { "name": "backward", "op": "backward", "by": "1/tokens" } ] },
                         { "name": "s", "op": "all_reduce", "over": "dp", "reduce": "avg" })",
-      R"("lockstep": 1, "name": "t", "batch": { "micro_batches": 1, "tokens": [[[[4]], [[0]]]], "loss": "piece_mean" })"));
+      R"("lockstep": 1, "name": "t", "batch": { "micro_batches": 1, "tokens": [[[[4]], [[0]]]], "loss": "local_mean" })"));
   CHECK(run.result.match);
   CHECK(run.got(1, "w") == "[0,1) g0/2");
 }

@@ -40,7 +40,7 @@ class RandomMicroBatches {
                          R"( }, { "name": "b", "shape": [24], "stage": -1 } ] }, "batch": { "micro_batches": "any", )" +
                          text({"", "", "", R"("steps": 2, )"}) + R"("tokens": )" +
                          text({R"("even")", R"("even")", R"("uneven")"}) + R"(, "loss": )" +
-                         unless(5, R"("token_mean")", {R"("micro_batch_mean")", R"("sum")", R"("piece_mean")"}) +
+                         unless(5, R"("token_mean")", {R"("micro_batch_mean")", R"("sum")", R"("local_mean")"}) +
                          R"( }, "schedule": { "steps": [ )" + steps + " ]";
     if (sensible_ ? odd_ == 7 : chance(8)) {
       result += R"(, "edits": [ { "insert": { "name": "odd", "op": "scale", "by": 2 }, "after": "backward[)" +

@@ -24,7 +24,7 @@ class RandomScenario {
     for (int i = number(style < 2 ? 2 : 5); i > 0; --i) add(steps, step());
     if (chance(3)) add(steps, norm());
     return scenario(parameters, steps,
-                    text({R"("token_mean")", R"("micro_batch_mean")", R"("piece_mean")", R"("sum")"}));
+                    text({R"("token_mean")", R"("micro_batch_mean")", R"("local_mean")", R"("sum")"}));
   }
 
  private:

@@ -28,7 +28,7 @@ def extract(case, mutant, folder, ranks=None, jobs=1, limit=60):
 
                 plant(mutant)
             settings = {"world": ranks or case.ranks, "local_world": 8, "script": case.script, "module": False, "arguments": case.arguments, "steps": 2,
-                        "loss": case.framework.losses.get(case.name, "mean"), "limit": limit, "every": False, "quiet": True, "jobs": jobs}
+                        "loss": case.framework.losses.get(case.name, "local_mean"), "limit": limit, "every": False, "quiet": True, "jobs": jobs}
             status = command.main(json.dumps(settings), os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         except BaseException as failure:
             print("%s: %s" % (type(failure).__name__, failure), file=sys.stderr)

@@ -79,7 +79,7 @@ int ClassRun::loss_weight(const std::string& use, const EvaluationContext& conte
       return factor;
     case Loss::Kind::token_mean:
       return over(world_.tokens(use, bit(Axis::dp) | pieces | all_micro_batches, counted, step));
-    case Loss::Kind::piece_mean: {
+    case Loss::Kind::local_mean: {
       const int others = polynomials.multiply(world_.size(Axis::cp, ""), world_.size(Axis::sp, ""));
       return over(polynomials.multiply(polynomials.multiply(averaged, others), world_.tokens(use, 0, counted, step)));
     }
