@@ -7,6 +7,7 @@ import threading
 
 import torch
 
+from lockstep.mesh import is_over_data
 from lockstep.optimizers import parameters_of
 from lockstep.parameters import local_of
 
@@ -122,6 +123,16 @@ class Gaps:
         else:
             self.zeroed.append(micro)
         self.witness = None
+
+    def gets_from_others(self, parameter, what):
+        self.say("within the backward pass its gradient gets %s, so that what this rank itself contributes is not known" % what, [parameter.number])
+
+    def look_for_reductions(self, parameter, gradient):
+        """A copy of what a reduction over data-parallel ranks has left within the backward pass is not what this rank contributes."""
+        for call, members in self.run.mode.reduced_in(gradient) if self.run.mode is not None else ():
+            if is_over_data(self.run.mesh, self.run.data_axes, members):
+                self.gets_from_others(parameter, "what other ranks have put in at %s" % call)
+                return
 
     def contributes(self, parameter):
         self.yielded[parameter.number] = parameter

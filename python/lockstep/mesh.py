@@ -45,6 +45,19 @@ def described(mesh, world):
     return result
 
 
+def is_over_data(mesh, data_axes, ranks):
+    """Whether these ranks see different tokens, of a mesh as described() gives it."""
+    seen = set()
+    for rank in ranks:
+        place, coordinates = mesh["ranks"].index(rank), []
+        for axis, size in zip(reversed(mesh["axes"]), reversed(mesh["sizes"])):
+            if axis in data_axes:
+                coordinates.append(place % size)
+            place //= size
+        seen.add(tuple(coordinates))
+    return len(seen) > 1
+
+
 def data_axes(axes, chosen):
     """The axes along which ranks see different tokens: those chosen, or those whose names are known."""
     if chosen is not None:

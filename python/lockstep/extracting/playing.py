@@ -29,7 +29,7 @@ from lockstep.extracting.alike import Alike
 from lockstep.extracting.environment import environment
 from lockstep.extracting.flights import wait_for_futures
 from lockstep.extracting.following import Following
-from lockstep.extracting.objects import around_all_gather_object
+from lockstep.extracting.objects import around_all_gather_object, around_monitored_barrier
 from lockstep.extracting.placements import counted
 from lockstep.extracting.program import ProgramRun, Stopped
 from lockstep.extracting.session import Session
@@ -114,6 +114,7 @@ class Distributed:
             self.undo.append(Replaced(owner, "init_process_group", self.around_init))
             self.undo.append(Replaced(owner, "new_group", self.around_new_group))
             self.undo.append(Replaced(owner, "all_gather_object", around_all_gather_object))
+            self.undo.append(Replaced(owner, "monitored_barrier", around_monitored_barrier))
         self.undo.append(Replaced(device_mesh.DeviceMesh, "__init__", self.around_mesh))
 
     def around_init(self, original):

@@ -15,6 +15,7 @@ from lockstep.extracting.norms import Norms
 from lockstep.extracting.pipelining import name_by_stage
 from lockstep.extracting.session import Noise
 from lockstep.extracting.weights import Weights
+from lockstep.mesh import is_over_data
 from lockstep.parameters import held_by, is_dtensor, local_of
 from lockstep.pieces import range_of
 
@@ -145,23 +146,9 @@ class ProgramRun(Run):
             return
         for mark in torch.unique(content.marks[content.marks > KNOWN]).tolist():
             reason = memory.reasons[mark]
-            if self.is_over_data(self.session.members_of.get(reason, ())):
-                self.gaps.say("within the backward pass its gradient gets %s, so that what this rank itself contributes is not known" % reason,
-                              [parameter.number])
+            if is_over_data(self.mesh, self.data_axes, self.session.members_of.get(reason, ())):
+                self.gaps.gets_from_others(parameter, reason)
                 return
-
-    def is_over_data(self, ranks):
-        """Whether these ranks see different tokens."""
-        axes, sizes = self.mesh["axes"], self.mesh["sizes"]
-        seen = set()
-        for rank in ranks:
-            place, coordinates = self.mesh["ranks"].index(rank), []
-            for axis, size in zip(reversed(axes), reversed(sizes)):
-                if axis in self.data_axes:
-                    coordinates.append(place % size)
-                place //= size
-            seen.add(tuple(coordinates))
-        return len(seen) > 1
 
     def contribution(self, parameter, gradient):
         """Regions of the parameter, and their elements: one, where the adapter takes gradients as torch yields them."""
