@@ -3,6 +3,7 @@
 before which gradients were set to zero.
 """
 
+import sys
 import threading
 
 import torch
@@ -13,6 +14,7 @@ from lockstep.parameters import local_of
 
 REDUCE = ("all_reduce", "reduce_scatter", "reduce")
 MOST_SHAPES = 3
+PIPELINING = "torch.distributed.pipelining._backward"
 
 
 class Gaps:
@@ -141,6 +143,8 @@ class Gaps:
 
     def around_grad(self, original):
         def grad(*arguments, **keys):
+            if sys._getframe(1).f_globals.get("__name__") == PIPELINING:  # which adds to .grad what it gets of weights
+                return original(*arguments, **keys)
             self.asking += 1
             try:
                 return original(*arguments, **keys)

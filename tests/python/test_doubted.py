@@ -113,6 +113,12 @@ CASES = {
         ("model = nn.Linear(4, 4); optimizer = sgd(model)\nfor _ in range(2 if R < 3 else 1): (loss(model) / 2).backward()\nreduced(model); optimizer.step()\n", {},
          "undecided", "rank 3 yields gradients of 1 micro-batch, and rank 2 of 2"),
     # Optimizers that step later.
+    "hooks that torch refuses without a GPU, or has in C++":
+        ("from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook as local\n"
+         "model = nn.Sequential(*[DDP(nn.Linear(4, 4)) for _ in range(3)]); optimizer = sgd(model)\n"
+         "model[0].register_comm_hook(None, default_hooks.bf16_compress_hook); model[1]._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)\n"
+         "model[2].register_comm_hook(local.PostLocalSGDState(None, dist.new_subgroups()[0], 0), local.post_localSGD_hook)\n"
+         "dist.monitored_barrier(); loss(model).backward(); optimizer.step()\n", {}, "match", ""),
     "of two critics one is reduced":
         ("a, b = DDP(nn.Linear(4, 4)), nn.Linear(4, 5); x, y = sgd(a), sgd(b)\nfor _ in range(3):\n    (loss(a) + loss(b)).backward(); x.step(); y.step()\n", {},
          "undecided", "in optimizer step 0, an optimizer that was not captured gets gradients of 2 parameters"),
@@ -126,6 +132,7 @@ CASES = {
 SHORT = ["a barrier of one rank alone", "a reduction of one rank alone, as large as the first gradient", "values that come before the first forward pass alone",
          "each parameter by itself, in another order on some ranks", "each rank's expert by itself", "to infinity, before gradients are reduced",
          "with a loss scaler's scale", "of shards, of which some ranks have none", "a reduction within the backward pass", "a micro-batch less on one rank",
+         "hooks that torch refuses without a GPU, or has in C++",
          "of two models one is reduced", "of two layers one is reduced, and the other steps later"]
 
 

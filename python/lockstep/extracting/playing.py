@@ -24,7 +24,7 @@ from lockstep import adapters, optimizers
 from lockstep.adapters.plain import Plain
 from lockstep.collectives import CallSites
 from lockstep.errors import CaptureError
-from lockstep.extracting import cuda, meshes, peers, pipelining, shims
+from lockstep.extracting import comm_hooks, cuda, meshes, peers, pipelining, shims
 from lockstep.extracting.alike import Alike
 from lockstep.extracting.environment import environment
 from lockstep.extracting.flights import wait_for_futures
@@ -277,6 +277,7 @@ def play(settings, rank, draw, known):
     error = None
     sys.argv = [settings["script"]] + list(settings["arguments"])
     cuda.install()
+    comm_hooks.install()
     Replaced(torch.cuda, "synchronize", before(session.arrive))
     if hasattr(torch, "accelerator") and not torch.accelerator.is_available():
         Replaced(torch.accelerator, "synchronize", lambda original: lambda *_, **__: session.arrive())
