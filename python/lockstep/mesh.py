@@ -8,6 +8,7 @@ from lockstep.errors import CaptureError, listed_names, nearest, shown
 # Axes by the names that frameworks give them. Ranks along the first see different tokens.
 DATA_AXES = {"dp", "ddp", "data", "data_parallel", "fsdp", "hsdp", "dp_replicate", "dp_shard", "replicate", "shard", "batch", "cp", "sp",
              "dp_shard_cp", "dp_cp", "edp", "context", "sequence"}
+EXPERT_AXES = {"ep", "expert"}
 OTHER_AXES = {"tp", "pp", "ep", "tensor", "model", "pipe", "pipeline", "expert", "mp", "etp"}
 
 
