@@ -26,6 +26,7 @@ class Gaps:
         self.stepping = None  # the step whose results an optimizer steps with now
         self.asking = 0  # within torch.autograd.grad
         self.told = set()
+        self.added = set()  # parameters whose optimizer adds up what it gets, in its step
         self.seen = None  # what look_for_change() compares with
         self.new_step()
 
@@ -201,7 +202,7 @@ class Gaps:
         self.stepping = None
 
     def collective(self, found):
-        reduced = set(found["parameters"]) - self.added if self.stepping is not None and found["op"] in REDUCE else ()
+        reduced = set(found["parameters"]) - self.added - self.partial if self.stepping is not None and found["op"] in REDUCE else ()
         if reduced:
             self.say("a collective reduces the gradient within the optimizer's own step, after the capture has looked at it", reduced, self.stepping)
             self.run.recorder.flush()  # the step's own line is written already, and the rank may die before the next

@@ -5,6 +5,7 @@ import contextlib
 from fractions import Fraction
 
 import torch
+import torch.distributed as dist
 
 from lockstep.adapters.plain import Plain
 from lockstep.capturing import Run
@@ -90,6 +91,7 @@ class ProgramRun(Run):
         self.has_others = False  # of what the optimizers get in this step, what is neither zero nor wrong: what other ranks have yielded, or numbers that come from nowhere
         self.looked_at = {}  # by parameter: how many optimizer steps there had been when its gathered weights were looked at
         self.scales = {}  # by parameter: of the loss, when the result was looked at
+        self.shares = {}  # by parameter and piece: what was there then of a gradient that is to be added up
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
     def start(self):
@@ -129,6 +131,8 @@ class ProgramRun(Run):
         return fresh
 
     def measured(self, event, values, pieces):
+        if event == "result" and values.get("partial"):
+            values, pieces = self.added_up(values, pieces)
         with self.following.pause():
             self.write(event, values, pieces)
 
@@ -187,6 +191,24 @@ class ProgramRun(Run):
         for number, flat, _ in pieces:
             self.pending.append(("result", dict(values, piece=number, content=self.content_of(flat, scale)), None, None, None))
 
+    def added_up(self, values, pieces):
+        """What an optimizer gets of shares, a DTensor whose placement is Partial, which torch adds up within its step: done here, as it will be there, so
+        that it is followed."""
+        gradient = self.adapter.parameters.all[values["parameter"]].held.grad
+        names = list(gradient.device_mesh.mesh_dim_names or ())
+        values, found = {key: value for key, value in values.items() if key != "partial"}, []
+        for number, flat, places in pieces:
+            with self.following.pause():
+                self.shares[values["parameter"], number] = self.content_of(flat, Fraction(1))
+            flat = flat.clone()
+            for name in gradient.device_mesh.mesh_dim_names or ():
+                kind = getattr(gradient.placements[names.index(name)], "reduce_op", None)
+                if kind is not None:
+                    dist.all_reduce(flat, op={"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG}.get(kind, dist.ReduceOp.PRODUCT),
+                                    group=gradient.device_mesh.get_group(name))
+            found.append((number, flat, places))
+        return values, found
+
     def content_of(self, flat, scale):
         if self.following.memory.of(flat) is not None:
             segments = self.session.checked(flat)
@@ -213,6 +235,9 @@ class ProgramRun(Run):
         parameter = next(one for one in self.adapter.parameters.all if one.number == line["parameter"])
         _, pieces, _ = self.adapter.result(parameter)
         flat = next((flat for number, flat, _ in pieces or () if number == line["piece"]), None)
+        shares = self.shares.get((parameter.number, line["piece"]))
+        if flat is not None and shares is not None:
+            return self.content_of(flat, Fraction(1)) == shares
         return flat is not None and line.get("content") not in (None, []) \
             and self.content_of(flat, self.scales[parameter.number]) == line["content"]
 
