@@ -10,6 +10,10 @@ import torch.distributed as dist
 _, worker, case, out = sys.argv
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
+if worker.startswith("deepspeed"):
+    import deepspeed
+
+    deepspeed.init_distributed("gloo")  # its own groups know nothing else
 module = importlib.import_module(worker)
 sys.modules["worker"].CASES[case][1](out)
 dist.destroy_process_group()

@@ -26,7 +26,7 @@ CASES = {
     "llama3 that is divided": (["llama3", "divided"], 4, {"fsdp": 4}, "1/4 where 1 was expected"),
     "a layer that is not reduced": (["llama3", "last-layer-not-reduced"], 4, {"fsdp": 4}, "the optimizer gets no gradient, and backward yields one"),
     "experts of which replicas are forgotten": (["deepseek_v3", "ep=2", "replicate=2", "replicas-of-experts-forgotten"], 4, {"dp_replicate": 2, "fsdp": 2},
-                                                "are missing"),
+                                                " missing"),
 }
 
 

@@ -184,6 +184,8 @@ class CaptureStart:
             self.attach(module, None)
             return
         if self.attach_if_trained(module):
+            if self.session.alike.axes:
+                self.session.alike.begins(arguments)  # this call has begun with the forward that the module had
             self.computes(module)
 
     def before_schedule(self, schedule):
