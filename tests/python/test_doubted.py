@@ -66,6 +66,7 @@ assert model.weight.grad.placements[0].is_partial()
 %soptimizer.step()
 """
 ONE_BY_ONE = """
+import lockstep
 from torch.distributed.tensor import Shard, distribute_tensor
 from torch.distributed.device_mesh import init_device_mesh
 mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("tp",))
@@ -80,8 +81,9 @@ class Model(nn.Module):
         self.norm = nn.LayerNorm(4); self.down = nn.Parameter(distribute_tensor(torch.randn(4, 4), mesh, [Shard(1)])); self.bias = nn.Parameter(torch.zeros(4))
     def forward(self, x): return self.norm(x)
 model = Model(); optimizer = sgd(model); torch.manual_seed(5); x = torch.randn(3, 4)
-h = %s; out = Summed.apply(h[:, R:R + 1].detach() @ model.down.to_local().t()) + model.bias
-(out.square().mean() + h.square().mean()).backward(); optimizer.step()
+with lockstep.capture(model, optimizer, mesh=mesh):
+    h = %s; out = Summed.apply(h[:, R:R + 1].detach() @ model.down.to_local().t()) + model.bias
+    (out.square().mean() + h.square().mean()).backward(); optimizer.step()
 """
 EXPERTS = """
 class Model(nn.Module):
