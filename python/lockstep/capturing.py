@@ -290,6 +290,7 @@ class Run:
                 values["loss_scale"] = scale
             with self.not_followed():
                 self.measured("contribution", values, pieces)
+        self.gaps.look_for_reductions(parameter, local_of(gradient))
         self.carries(local_of(gradient), parameter)
         self.own += time.perf_counter() - begin
 

@@ -135,6 +135,9 @@ class Collectives(TorchDispatchMode):
         self.supports_higher_order_operators = True
         self.record = record
         self.sites, self.groups, self.carried = CallSites(), Groups(), Carried()
+        self.reduced = Carried()  # what reductions of no parameter's gradient have left in the backward pass that runs, and copies: (call, members)
+        self.reduced.copies_alone = True
+        self.task = None  # that backward pass
         self.operations = 0
         self.seconds = 0.0
 
@@ -160,10 +163,12 @@ class Collectives(TorchDispatchMode):
                 return NotImplemented
             if func.namespace in ("c10d", "_c10d_functional"):
                 return self.issue(func, args, kwargs or {})
-            if self.carried.storages and not self.carried.paused:
+            if (self.carried.storages or self.reduced.storages) and not self.carried.paused:
                 result = func(*args, **(kwargs or {}))
                 begin = time.perf_counter()
                 self.carried.follow(func, args, kwargs or {}, result)
+                if self.reduced.storages:
+                    self.reduced.follow(func, args, kwargs or {}, result)
                 self.seconds += time.perf_counter() - begin
                 return result
         return func(*args, **(kwargs or {}))
@@ -177,7 +182,23 @@ class Collectives(TorchDispatchMode):
         self.seconds += time.perf_counter() - begin
         result = function(*arguments, **keys)
         self.carried.left_by_a_collective(inputs, flat(list(arguments) + [result]))
+        if found and found["op"] in ("all_reduce", "reduce_scatter") and not found["parameters"]:
+            self.reduces(function, arguments, result, found)
         return result
+
+    def reduces(self, function, arguments, result, found):
+        """Of a collective that adds up what is no parameter's gradient yet, as a backward of the script's own does."""
+        task = torch._C._current_graph_task_id()
+        if task != self.task:
+            self.reduced.storages, self.task = {}, task
+        if task != -1:
+            # c10d's operations have their outputs first.
+            for tensor in flat([result] if function.namespace != "c10d" else [arguments[0]]):
+                self.reduced.put(tensor, [(found["call"], tuple(found["group"]))])
+
+    def reduced_in(self, tensor):
+        """(call, members) of the reductions that have left what the tensor is a copy of, within the backward pass that runs."""
+        return self.reduced.of(tensor) if self.reduced.storages and torch._C._current_graph_task_id() == self.task else []
 
 
 def run_uncompiled():

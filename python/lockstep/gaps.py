@@ -3,15 +3,18 @@
 before which gradients were set to zero.
 """
 
+import sys
 import threading
 
 import torch
 
+from lockstep.mesh import is_over_data
 from lockstep.optimizers import parameters_of
 from lockstep.parameters import local_of
 
 REDUCE = ("all_reduce", "reduce_scatter", "reduce")
 MOST_SHAPES = 3
+PIPELINING = "torch.distributed.pipelining._backward"
 
 
 class Gaps:
@@ -23,6 +26,7 @@ class Gaps:
         self.stepping = None  # the step whose results an optimizer steps with now
         self.asking = 0  # within torch.autograd.grad
         self.told = set()
+        self.added = set()  # parameters whose optimizer adds up what it gets, in its step
         self.seen = None  # what look_for_change() compares with
         self.new_step()
 
@@ -123,6 +127,16 @@ class Gaps:
             self.zeroed.append(micro)
         self.witness = None
 
+    def gets_from_others(self, parameter, what):
+        self.say("within the backward pass its gradient gets %s, so that what this rank itself contributes is not known" % what, [parameter.number])
+
+    def look_for_reductions(self, parameter, gradient):
+        """A copy of what a reduction over data-parallel ranks has left within the backward pass is not what this rank contributes."""
+        for call, members in self.run.mode.reduced_in(gradient) if self.run.mode is not None else ():
+            if is_over_data(self.run.mesh, self.run.data_axes, members):
+                self.gets_from_others(parameter, "what other ranks have put in at %s" % call)
+                return
+
     def contributes(self, parameter):
         self.yielded[parameter.number] = parameter
         self.last = self.run.micro
@@ -130,6 +144,8 @@ class Gaps:
 
     def around_grad(self, original):
         def grad(*arguments, **keys):
+            if sys._getframe(1).f_globals.get("__name__") == PIPELINING:  # which adds to .grad what it gets of weights
+                return original(*arguments, **keys)
             self.asking += 1
             try:
                 return original(*arguments, **keys)
@@ -186,7 +202,7 @@ class Gaps:
         self.stepping = None
 
     def collective(self, found):
-        reduced = set(found["parameters"]) - self.added if self.stepping is not None and found["op"] in REDUCE else ()
+        reduced = set(found["parameters"]) - self.added - self.partial if self.stepping is not None and found["op"] in REDUCE else ()
         if reduced:
             self.say("a collective reduces the gradient within the optimizer's own step, after the capture has looked at it", reduced, self.stepping)
             self.run.recorder.flush()  # the step's own line is written already, and the rank may die before the next

@@ -8,6 +8,7 @@ from lockstep.errors import CaptureError, listed_names, nearest, shown
 # Axes by the names that frameworks give them. Ranks along the first see different tokens.
 DATA_AXES = {"dp", "ddp", "data", "data_parallel", "fsdp", "hsdp", "dp_replicate", "dp_shard", "replicate", "shard", "batch", "cp", "sp",
              "dp_shard_cp", "dp_cp", "edp", "context", "sequence"}
+EXPERT_AXES = {"ep", "expert"}
 OTHER_AXES = {"tp", "pp", "ep", "tensor", "model", "pipe", "pipeline", "expert", "mp", "etp"}
 
 
@@ -43,6 +44,19 @@ def described(mesh, world):
         raise CaptureError("the mesh %s has %d places, but there are %d ranks: it must hold each rank once"
                            % (dict(zip(result["axes"], result["sizes"])), prod(result["sizes"]), world))
     return result
+
+
+def is_over_data(mesh, data_axes, ranks):
+    """Whether these ranks see different tokens, of a mesh as described() gives it."""
+    seen = set()
+    for rank in ranks:
+        place, coordinates = mesh["ranks"].index(rank), []
+        for axis, size in zip(reversed(mesh["axes"]), reversed(mesh["sizes"])):
+            if axis in data_axes:
+                coordinates.append(place % size)
+            place //= size
+        seen.add(tuple(coordinates))
+    return len(seen) > 1
 
 
 def data_axes(axes, chosen):

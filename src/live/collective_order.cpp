@@ -123,6 +123,15 @@ void tell_crossed(const CapturedRun& run, const GroupCalls& group, CollectiveOrd
   }
 }
 
+/// Whether one of both ranks is the root, which one function calls in another branch than the others: as scatters and
+/// gathers are written.
+bool is_of_root_and_others(const CapturedCollective& one, int first, const CapturedCollective& two, int second) {
+  if (one.root < 0 || one.root != two.root || (one.root == first) == (two.root == second)) return false;
+  const auto file = [](const std::string& call) { return call.substr(0, call.rfind(':')); };
+  const auto function = [](const std::string& call) { return call.substr(std::min(call.rfind(" in "), call.size())); };
+  return file(one.call) == file(two.call) && function(one.call) == function(two.call);
+}
+
 }  // namespace
 
 std::string call_words(const CapturedCollective& call) {
@@ -140,6 +149,7 @@ void compare_group(const GroupCalls& group, CollectiveOrder& order) {
   for (const auto& [rank, other] : group.calls) {
     for (std::size_t i = 0; i < std::min(own.size(), other.size()); ++i) {
       if (own[i]->call == other[i]->call || own[i]->call.empty() || other[i]->call.empty()) continue;
+      if (is_of_root_and_others(*own[i], first, *other[i], rank)) continue;
       order.suspicious.push_back(
           fmt::format("{}: rank {} calls {}, and rank {} from {}. Were these different gradients, they would be mixed.",
                       place(group, i, *own[i]), first, call_words(*own[i]), rank, other[i]->call));

@@ -69,6 +69,12 @@ TEST_CASE("collectives that meet are right, wherever they are called from") {
             "collective 1 of ranks 0 and 1, in optimizer step 0: rank 0 calls all_reduce of 500 float32 elements at "
             "train.py:9 in main, and rank 1 from train.py:12 in main. Were these different gradients, they "
             "would be mixed."});
+  const auto of_root = verified({call("scatter", 500, "train.py:9 in main", R"(,"root":0)")},
+                                {call("scatter", 500, "train.py:12 in main", R"(,"root":0)")});
+  CHECK(of_root.notes.empty());
+  const auto elsewhere = verified({call("scatter", 500, "train.py:9 in main", R"(,"root":0)")},
+                                  {call("scatter", 500, "train.py:12 in other", R"(,"root":0)")});
+  CHECK(elsewhere.notes.size() == 1);
   // The pieces of an all_gather may differ.
   CHECK(verified({call("all_gather", 300, "a")}, {call("all_gather", 200, "a")}).collectives.empty());
 }

@@ -166,3 +166,43 @@ def copies_of_which_one_is_zero(out):
             lost(model, step).backward()
             average(model)
             optimizer.step()
+
+
+class Gathered(torch.autograd.Function):
+    """A weight of which each rank keeps a part, as FSDP has it; its backward brings each rank the sum of its part."""
+
+    @staticmethod
+    def forward(ctx, part):
+        whole = torch.empty(part.numel() * dist.get_world_size())
+        dist.all_gather_into_tensor(whole, part.detach())
+        return whole
+
+    @staticmethod
+    def backward(ctx, gradient):
+        part = torch.empty(gradient.numel() // dist.get_world_size())
+        dist.reduce_scatter_tensor(part, gradient.contiguous())
+        return part / dist.get_world_size()
+
+
+class Sharded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        seeded(1)
+        self.part = nn.Parameter(torch.randn(64 // dist.get_world_size()))
+        seeded(0)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, inputs):
+        return self.head(inputs @ Gathered.apply(self.part).view(8, 8))
+
+
+@case(2)
+def reduced_in_a_backward_of_its_own(out):
+    model = Sharded()
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            lost(model, step).backward()
+            average(model.head)
+            optimizer.step()

@@ -56,7 +56,8 @@ def main(case):
     dist.init_process_group("gloo")
     mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2), mesh_dim_names=("pp", "dp"))
     pp, dp, group = mesh.get_local_rank("pp"), mesh.get_local_rank("dp"), mesh.get_group("dp")
-    chunks = 2 if case in ("interleaved", "zero-bubble", "interleaved-not-reduced") else 1
+    chunks = 2 if case in ("interleaved", "zero-bubble", "dual-pipe-v", "interleaved-not-reduced") else 1
+    own, last = ([pp, 3 - pp], 0) if case == "dual-pipe-v" else ([pp + 2 * chunk for chunk in range(chunks)], 1)
     tied = case.startswith("tied")
 
     def module(number):
@@ -68,14 +69,15 @@ def main(case):
             fully_shard(one, mesh=mesh["dp"])
         return DistributedDataParallel(one, process_group=group) if case == "ddp" else one
 
-    modules = [module(pp + 2 * chunk) for chunk in range(chunks)]
-    stages = [pipelining.PipelineStage(one, pp + 2 * chunk, 2 * chunks, torch.device("cpu"), group=mesh.get_group("pp")) for chunk, one in enumerate(modules)]
+    modules = [module(number) for number in own]
+    stages = [pipelining.PipelineStage(one, number, 2 * chunks, torch.device("cpu"), group=mesh.get_group("pp")) for number, one in zip(own, modules)]
 
     def loss(outputs, target):
         return nn.functional.cross_entropy(outputs.flatten(0, 1), target.flatten()) if tied else (outputs - target).square().mean()
 
     if chunks > 1:
-        schedule = (pipelining.ScheduleInterleavedZeroBubble if case == "zero-bubble" else pipelining.ScheduleInterleaved1F1B)(stages, MICRO_BATCHES, loss_fn=loss)
+        kinds = {"zero-bubble": pipelining.ScheduleInterleavedZeroBubble, "dual-pipe-v": getattr(pipelining, "ScheduleDualPipeV", None)}
+        schedule = kinds.get(case, pipelining.ScheduleInterleaved1F1B)(stages, MICRO_BATCHES, loss_fn=loss)
     else:
         schedule = (pipelining.ScheduleGPipe if case == "gpipe" else pipelining.Schedule1F1B)(stages[0], MICRO_BATCHES, loss_fn=loss)
     model = nn.ModuleList(modules) if chunks > 1 else modules[0]
@@ -87,9 +89,9 @@ def main(case):
                 torch.manual_seed(100 * dp + 10 * step + number)
                 inputs = torch.randint(0, 16, (8, 4)) if tied else torch.randn(8, 8)
                 target = inputs if tied else torch.randn(8, 8)
-                schedule.step(*[inputs] if pp == 0 else [], **{"target": target, "losses": []} if pp == 1 else {})
+                schedule.step(*[inputs] if pp == 0 else [], **{"target": target, "losses": []} if pp == last else {})
             if case == "evaluated-before-the-step":
-                schedule.eval(*[inputs] if pp == 0 else [], **{"target": target, "losses": []} if pp == 1 else {})
+                schedule.eval(*[inputs] if pp == 0 else [], **{"target": target, "losses": []} if pp == last else {})
             if case == "tied":
                 dist.all_reduce(model.wte.weight.grad, group=mesh.get_group("pp"))
             if case not in ("fsdp2", "ddp", "not-reduced", "interleaved-not-reduced"):
@@ -98,7 +100,7 @@ def main(case):
                     parameter.grad /= 1 if case == "summed" else dist.get_world_size(group)
             optimizer.step()
             if case == "evaluated":
-                schedule.eval(*[inputs] if pp == 0 else [], **{"target": target, "losses": []} if pp == 1 else {})
+                schedule.eval(*[inputs] if pp == 0 else [], **{"target": target, "losses": []} if pp == last else {})
     dist.destroy_process_group()
 
 

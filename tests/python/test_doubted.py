@@ -54,6 +54,37 @@ class Model(nn.Module):
     def forward(self, x): return Gathered.apply(self.own, x)
 model = Model(); optimizer = sgd(model); loss(model).backward(); optimizer.step()
 """
+SHARES = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("tp",))
+class Model(nn.Module):
+    def __init__(self): super().__init__(); self.weight = nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Replicate()]))
+    def forward(self, x): return DTensor.from_local(x, mesh, [Shard(0)]) * self.weight
+model = Model(); optimizer = sgd(model); model(torch.randn(3, 4)).to_local().square().mean().backward()
+assert model.weight.grad.placements[0].is_partial()
+%soptimizer.step()
+"""
+ONE_BY_ONE = """
+import lockstep
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.device_mesh import init_device_mesh
+mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("tp",))
+class Summed(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x): x = x.clone(); dist.all_reduce(x); return x
+    @staticmethod
+    def backward(context, g): return g
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(4); self.down = nn.Parameter(distribute_tensor(torch.randn(4, 4), mesh, [Shard(1)])); self.bias = nn.Parameter(torch.zeros(4))
+    def forward(self, x): return self.norm(x)
+model = Model(); optimizer = sgd(model); torch.manual_seed(5); x = torch.randn(3, 4)
+with lockstep.capture(model, optimizer, mesh=mesh):
+    h = %s; out = Summed.apply(h[:, R:R + 1].detach() @ model.down.to_local().t()) + model.bias
+    (out.square().mean() + h.square().mean()).backward(); optimizer.step()
+"""
 EXPERTS = """
 class Model(nn.Module):
     def __init__(self): super().__init__(); self.dense = nn.Linear(4, 4); self.add_module("expert%d" % R, nn.Linear(4, 4))
@@ -112,7 +143,17 @@ CASES = {
     "a micro-batch less on one rank":
         ("model = nn.Linear(4, 4); optimizer = sgd(model)\nfor _ in range(2 if R < 3 else 1): (loss(model) / 2).backward()\nreduced(model); optimizer.step()\n", {},
          "undecided", "rank 3 yields gradients of 1 micro-batch, and rank 2 of 2"),
+    "shares that the optimizer adds up": (SHARES % "", {}, "match", ""),
+    "shares that are added up before as well": (SHARES % "dist.all_reduce(model.weight.grad._local_tensor)\n", {}, "mismatch", "4*(g0+g1+g2+g3)"),
+    "layers that the script calls one by one": (ONE_BY_ONE % "model.norm(x)", {}, "undecided", "nothing says whether it is one gradient or shares of one"),
+    "what the script makes of the model's output": (ONE_BY_ONE % "model(x)", {}, "match", ""),
     # Optimizers that step later.
+    "hooks that torch refuses without a GPU, or has in C++":
+        ("from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook as local\n"
+         "model = nn.Sequential(*[DDP(nn.Linear(4, 4)) for _ in range(3)]); optimizer = sgd(model)\n"
+         "model[0].register_comm_hook(None, default_hooks.bf16_compress_hook); model[1]._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)\n"
+         "model[2].register_comm_hook(local.PostLocalSGDState(None, dist.new_subgroups()[0], 0), local.post_localSGD_hook)\n"
+         "dist.monitored_barrier(); loss(model).backward(); optimizer.step()\n", {}, "match", ""),
     "of two critics one is reduced":
         ("a, b = DDP(nn.Linear(4, 4)), nn.Linear(4, 5); x, y = sgd(a), sgd(b)\nfor _ in range(3):\n    (loss(a) + loss(b)).backward(); x.step(); y.step()\n", {},
          "undecided", "in optimizer step 0, an optimizer that was not captured gets gradients of 2 parameters"),
@@ -126,6 +167,8 @@ CASES = {
 SHORT = ["a barrier of one rank alone", "a reduction of one rank alone, as large as the first gradient", "values that come before the first forward pass alone",
          "each parameter by itself, in another order on some ranks", "each rank's expert by itself", "to infinity, before gradients are reduced",
          "with a loss scaler's scale", "of shards, of which some ranks have none", "a reduction within the backward pass", "a micro-batch less on one rank",
+         "shares that are added up before as well", "layers that the script calls one by one",
+         "hooks that torch refuses without a GPU, or has in C++",
          "of two models one is reduced", "of two layers one is reduced, and the other steps later"]
 
 

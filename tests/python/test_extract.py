@@ -277,6 +277,7 @@ OPERATIONS = {
                                                     "h.wait(); b.mul_(100); g = sum(l) / 4", True),
     "sent from memory that was changed in flight": ("b = g.clone(); t = torch.empty(2, 3); h = dist.isend(b, (R + 1) % 4)\n"
                                                     "if os.environ.get('CAPTURE') is None: b.zero_()\ndist.recv(t, (R - 1) % 4); h.wait(); reduced(t); g = t", False),
+    "in float16, which has few digits of small numbers": ("h = (g / 64).half(); dist.all_reduce(h); g = h.float() * 16", True),
     "memory of another tensor": ("b = g.clone(); reduced(b); g = torch.zeros(2, 3).set_(b)", True),
 }
 

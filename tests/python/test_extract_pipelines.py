@@ -11,7 +11,7 @@ from torch_ranks import HERE, nightly, nightly_but, torch_python
 pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
 
 SCRIPT = HERE / "pipelined_extracted.py"
-RIGHT = ["1f1b", "gpipe", "interleaved", "zero-bubble", "fsdp2", "ddp", "own-names", "tied", "evaluated"]
+RIGHT = ["1f1b", "gpipe", "interleaved", "zero-bubble", "dual-pipe-v", "fsdp2", "ddp", "own-names", "tied", "evaluated"]
 WRONG = {
     "not-reduced": "no other data-parallel rank's contribution arrived",
     "interleaved-not-reduced": "no other data-parallel rank's contribution arrived",
@@ -28,7 +28,7 @@ def extraction_of(tmp_path, case, ranks=4, **settings):
     return judged("check", tmp_path / "step.json")
 
 
-@pytest.mark.parametrize("case", nightly_but(RIGHT + list(WRONG), ["interleaved", "fsdp2", "two-schedules", "own-names-mixed"]))
+@pytest.mark.parametrize("case", nightly_but(RIGHT + list(WRONG), ["interleaved", "dual-pipe-v", "fsdp2", "two-schedules", "own-names-mixed"]))
 def test_verdicts(tmp_path, case):
     report = extraction_of(tmp_path, case)
     assert report["verdict"] == ("mismatch" if case in WRONG else "match")

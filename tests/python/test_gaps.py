@@ -97,6 +97,9 @@ EXPECTED = {
                                                             " apart."),
     "copies_of_a_layer_that_were_initialised_apart": ("undecided", (4, 0, 8), [0, 1], UNSAID + DIFFERENT + SHARDS),
     "copies_that_were_initialised_apart": ("undecided", (8, 0, 0), [0, 1], APART),
+    "reduced_in_a_backward_of_its_own": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, within the backward pass its gradient gets what other"
+                                         " ranks have put in at gaps_of_parts.py:183 in backward, so that what this rank itself contributes is not known"
+                                         + NOT_JUDGED % "part"),
     "experts_by_hand": ("undecided", (0, 0, 16), [0, 1], APART),
     "stages_of_torch": ("match", (8, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different weights: they are taken"
                         " as different parameters, pp0.0.bias and so on."),

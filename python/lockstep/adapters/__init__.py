@@ -5,6 +5,7 @@
 import sys
 
 from lockstep.errors import CaptureError
+from lockstep.mesh import EXPERT_AXES
 
 
 def names_of(model):
@@ -48,6 +49,9 @@ def mesh_of_all(meshes, sharded):
                                " mesh with its names" % (mesh.mesh.reshape(-1).tolist(), world))
         axes = [(name, size) for name, size in zip(whole.mesh_dim_names or ["dp"], whole.mesh.shape) if size > 1]
         found.setdefault((tuple(axes), tuple(whole.mesh.reshape(-1).tolist())), whole)
+    # Experts have a mesh of their own of the same ranks; which of these see different tokens is what the others' says.
+    dense = {key: whole for key, whole in found.items() if EXPERT_AXES.isdisjoint(whole.mesh_dim_names or ())}
+    found = dense if len(dense) == 1 else found
     if len(found) > 1:
         raise CaptureError("the model has DTensors on meshes with different axes (%s): give mesh=, the whole mesh with its names"
                            % " and ".join(", ".join(map(str, whole.mesh_dim_names)) for whole in found.values()))

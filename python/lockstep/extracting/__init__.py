@@ -10,6 +10,7 @@ following.py   the dispatch mode that applies the rules to everything that runs
 peers.py       the process group in which all other ranks are played
 session.py     what comes out of its collectives
 flights.py     those that nobody has waited for
+comm_hooks.py  DDP's hooks that torch refuses without a GPU
 numbers.py     the same of whole numbers that ranks put into them
 program.py     the capture that writes a rank's program
 playing.py     one rank: the script, its environment, where the capture begins and ends

@@ -53,6 +53,8 @@ class Alike:
         self.other = [axis for axis in self.axes if axis in getattr(run.adapter, "stages_send_parts_along", ())]
         self.sent, self.inputs, self.yields, self.covered = [], [], {}, {}
         self.depth = 0
+        self.called = False  # the model, ever: a script that calls its layers one by one computes past what is seen here
+        self.open = False  # it was, and its backward pass has yielded nothing yet: what the script makes of its outputs, as a loss, belongs to it
         if self.axes:
             self.fill_parameters()
             for one in model if isinstance(model, (list, tuple)) else [model]:
@@ -72,10 +74,15 @@ class Alike:
             return [cut.pieces[number].described() for number, _, _ in cut.own]
         return held_by(parameter.held)[0]
 
+    def begins(self, given):
+        """The model is called."""
+        self.called = self.open = True
+        with self.run.following.pause():
+            self.inputs += [print_of(local_of(one))[0] for one in _pytree.tree_leaves(given) if isinstance(one, torch.Tensor)]
+
     def around_forward(self, original):
         def forward(*arguments, **keys):
-            with self.run.following.pause():
-                self.inputs += [print_of(local_of(one))[0] for one in _pytree.tree_leaves((arguments, keys)) if isinstance(one, torch.Tensor)]
+            self.begins((arguments, keys))
             self.depth += 1
             try:
                 return original(*arguments, **keys)
@@ -84,7 +91,7 @@ class Alike:
         return forward
 
     def computes(self):
-        return self.depth > 0 or torch._C._current_graph_task_id() != -1
+        return self.depth > 0 or torch._C._current_graph_task_id() != -1 or self.open
 
     def covers(self, members):
         """Whether ranks of a group stand along an axis that is asked for."""
@@ -119,7 +126,8 @@ class Alike:
 
     def yielded(self, parameter, gradient):
         """By a backward pass, before anything else was put in its place."""
-        if any(axis not in parameter.placed for axis in self.axes):
+        self.open = False
+        if self.called and any(axis not in parameter.placed for axis in self.axes):
             prints = self.yields.setdefault(parameter.name, [])
             if len(prints) < MOST_PRINTS:
                 prints.append(print_of(gradient))

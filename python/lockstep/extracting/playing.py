@@ -24,12 +24,12 @@ from lockstep import adapters, optimizers
 from lockstep.adapters.plain import Plain
 from lockstep.collectives import CallSites
 from lockstep.errors import CaptureError
-from lockstep.extracting import cuda, meshes, peers, pipelining, shims
+from lockstep.extracting import comm_hooks, cuda, meshes, peers, pipelining, shims
 from lockstep.extracting.alike import Alike
 from lockstep.extracting.environment import environment
 from lockstep.extracting.flights import wait_for_futures
 from lockstep.extracting.following import Following
-from lockstep.extracting.objects import around_all_gather_object
+from lockstep.extracting.objects import around_all_gather_object, around_monitored_barrier
 from lockstep.extracting.placements import counted
 from lockstep.extracting.program import ProgramRun, Stopped
 from lockstep.extracting.session import Session
@@ -114,6 +114,7 @@ class Distributed:
             self.undo.append(Replaced(owner, "init_process_group", self.around_init))
             self.undo.append(Replaced(owner, "new_group", self.around_new_group))
             self.undo.append(Replaced(owner, "all_gather_object", around_all_gather_object))
+            self.undo.append(Replaced(owner, "monitored_barrier", around_monitored_barrier))
         self.undo.append(Replaced(device_mesh.DeviceMesh, "__init__", self.around_mesh))
 
     def around_init(self, original):
@@ -183,6 +184,8 @@ class CaptureStart:
             self.attach(module, None)
             return
         if self.attach_if_trained(module):
+            if self.session.alike.axes:
+                self.session.alike.begins(arguments)  # this call has begun with the forward that the module had
             self.computes(module)
 
     def before_schedule(self, schedule):
@@ -276,6 +279,7 @@ def play(settings, rank, draw, known):
     error = None
     sys.argv = [settings["script"]] + list(settings["arguments"])
     cuda.install()
+    comm_hooks.install()
     Replaced(torch.cuda, "synchronize", before(session.arrive))
     if hasattr(torch, "accelerator") and not torch.accelerator.is_available():
         Replaced(torch.accelerator, "synchronize", lambda original: lambda *_, **__: session.arrive())
@@ -301,7 +305,7 @@ def play(settings, rank, draw, known):
                 error = died(end)
         except BaseException as failure:
             error = died(failure)
-    run = start.run
+    run = start.run if start.run is not None and start.run.recorder is not None else None  # one that was refused has begun nothing
     if run is not None and not (error is not None and error["kind"] == "waits"):
         with following.pause(), contextlib.suppress(Stopped):
             session.look()

@@ -5,6 +5,7 @@ import contextlib
 from fractions import Fraction
 
 import torch
+import torch.distributed as dist
 
 from lockstep.adapters.plain import Plain
 from lockstep.capturing import Run
@@ -15,6 +16,7 @@ from lockstep.extracting.norms import Norms
 from lockstep.extracting.pipelining import name_by_stage
 from lockstep.extracting.session import Noise
 from lockstep.extracting.weights import Weights
+from lockstep.mesh import is_over_data
 from lockstep.parameters import held_by, is_dtensor, local_of
 from lockstep.pieces import range_of
 
@@ -89,6 +91,7 @@ class ProgramRun(Run):
         self.has_others = False  # of what the optimizers get in this step, what is neither zero nor wrong: what other ranks have yielded, or numbers that come from nowhere
         self.looked_at = {}  # by parameter: how many optimizer steps there had been when its gathered weights were looked at
         self.scales = {}  # by parameter: of the loss, when the result was looked at
+        self.shares = {}  # by parameter and piece: what was there then of a gradient that is to be added up
         self.of_source = {}  # numbers of the parameters whose gradients it holds
 
     def start(self):
@@ -128,6 +131,8 @@ class ProgramRun(Run):
         return fresh
 
     def measured(self, event, values, pieces):
+        if event == "result" and values.get("partial"):
+            values, pieces = self.added_up(values, pieces)
         with self.following.pause():
             self.write(event, values, pieces)
 
@@ -145,23 +150,9 @@ class ProgramRun(Run):
             return
         for mark in torch.unique(content.marks[content.marks > KNOWN]).tolist():
             reason = memory.reasons[mark]
-            if self.is_over_data(self.session.members_of.get(reason, ())):
-                self.gaps.say("within the backward pass its gradient gets %s, so that what this rank itself contributes is not known" % reason,
-                              [parameter.number])
+            if is_over_data(self.mesh, self.data_axes, self.session.members_of.get(reason, ())):
+                self.gaps.gets_from_others(parameter, reason)
                 return
-
-    def is_over_data(self, ranks):
-        """Whether these ranks see different tokens."""
-        axes, sizes = self.mesh["axes"], self.mesh["sizes"]
-        seen = set()
-        for rank in ranks:
-            place, coordinates = self.mesh["ranks"].index(rank), []
-            for axis, size in zip(reversed(axes), reversed(sizes)):
-                if axis in self.data_axes:
-                    coordinates.append(place % size)
-                place //= size
-            seen.add(tuple(coordinates))
-        return len(seen) > 1
 
     def contribution(self, parameter, gradient):
         """Regions of the parameter, and their elements: one, where the adapter takes gradients as torch yields them."""
@@ -200,6 +191,24 @@ class ProgramRun(Run):
         for number, flat, _ in pieces:
             self.pending.append(("result", dict(values, piece=number, content=self.content_of(flat, scale)), None, None, None))
 
+    def added_up(self, values, pieces):
+        """What an optimizer gets of shares, a DTensor whose placement is Partial, which torch adds up within its step: done here, as it will be there, so
+        that it is followed."""
+        gradient = self.adapter.parameters.all[values["parameter"]].held.grad
+        names = list(gradient.device_mesh.mesh_dim_names or ())
+        values, found = {key: value for key, value in values.items() if key != "partial"}, []
+        for number, flat, places in pieces:
+            with self.following.pause():
+                self.shares[values["parameter"], number] = self.content_of(flat, Fraction(1))
+            flat = flat.clone()
+            for name in gradient.device_mesh.mesh_dim_names or ():
+                kind = getattr(gradient.placements[names.index(name)], "reduce_op", None)
+                if kind is not None:
+                    dist.all_reduce(flat, op={"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG}.get(kind, dist.ReduceOp.PRODUCT),
+                                    group=gradient.device_mesh.get_group(name))
+            found.append((number, flat, places))
+        return values, found
+
     def content_of(self, flat, scale):
         if self.following.memory.of(flat) is not None:
             segments = self.session.checked(flat)
@@ -226,6 +235,9 @@ class ProgramRun(Run):
         parameter = next(one for one in self.adapter.parameters.all if one.number == line["parameter"])
         _, pieces, _ = self.adapter.result(parameter)
         flat = next((flat for number, flat, _ in pieces or () if number == line["piece"]), None)
+        shares = self.shares.get((parameter.number, line["piece"]))
+        if flat is not None and shares is not None:
+            return self.content_of(flat, Fraction(1)) == shares
         return flat is not None and line.get("content") not in (None, []) \
             and self.content_of(flat, self.scales[parameter.number]) == line["content"]
 

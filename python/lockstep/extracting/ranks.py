@@ -84,7 +84,7 @@ class Player:
             if self.watch is not None:
                 found["watched"] = self.watch.end()
             if rank == 0:
-                found["modules"] = [name for name, module in list(sys.modules.items()) if "site-packages" in (getattr(module, "__file__", None) or "")]
+                found["modules"] = [name for name, module in list(sys.modules.items()) if "site-packages" in str(getattr(module, "__file__", ""))]
             if rank or draw or not found["sent"]:
                 del found["sent"]
             with open(self.path(rank, "part", draw), "w", encoding="utf-8") as file:

@@ -44,6 +44,10 @@ def count_of(tensors):
     return sum(tensor.numel() for tensor in tensors)
 
 
+HALF = torch.finfo(torch.float16).eps
+SMALLEST_HALF = 2.0 ** -24  # of float16; the other types' is never near the noise
+
+
 class Noise:
     """Numbers in the place of gradients. Those of the second draw are others: 1,000 times smaller, and of each tensor the sum has the other sign, so that
     branches on the size or the sign of a gradient go another way."""
@@ -369,7 +373,8 @@ class Session:
         expected, size = memory.value(content)
         there = tensor.to(torch.float64)
         # Each term was rounded a few times on its way, in the coarsest type at worst.
-        wrong = (content.marks == KNOWN) & ~((there - expected).abs() <= 4 * content.roundoff * (len(content.terms) + 1) * size)
+        error = content.roundoff * size + (SMALLEST_HALF if content.roundoff >= HALF else 0.0)
+        wrong = (content.marks == KNOWN) & ~((there - expected).abs() <= 4 * (len(content.terms) + 1) * error)
         if bool(wrong.any()):
             reason = memory.reasons.number("what is there at %s is not what the operations that were seen have left" % self.place())
             content.marks = torch.where(wrong, torch.full_like(content.marks, reason), content.marks)

@@ -8,6 +8,8 @@ import importlib.abc
 import importlib.util
 import sys
 
+import torch
+
 SHIMS = {}  # by module: functions of it
 
 
@@ -32,6 +34,17 @@ def attention_of_each_part(module):
     if hasattr(style, "sdpa_input_fn") and hasattr(style, "sdpa_output_fn"):
         style.sdpa_input_fn = lambda _, module, args, kwargs, mesh: (args, kwargs)
         style.sdpa_output_fn = lambda _, module, inputs, outputs, mesh: outputs
+
+
+@of("torch.distributed.fsdp._fully_shard._fsdp_param")
+def one_empty_part(module):
+    """Cuts a parameter into a part for each rank. Of 1,024 ranks, most of which get nothing, FSDP2 makes as many empty tensors, each time; here it is one."""
+    def chunk_with_empty(tensor, num_chunks, dim):
+        chunks = list(torch.chunk(tensor, num_chunks, dim=dim))
+        return chunks + [chunks[0].new_empty(0)] * (num_chunks - len(chunks))
+
+    if hasattr(module, "_chunk_with_empty"):
+        module._chunk_with_empty = chunk_with_empty
 
 
 class Finder(importlib.abc.MetaPathFinder):
