@@ -52,6 +52,8 @@ Json runs_settings(const std::string& command, const RunsArguments& arguments) {
   if (releases.empty()) usage_error("--releases is missing: the folder into which releases are installed");
   Json settings = Json::object();
   settings.set("command", Json::string(command));
+  std::error_code error;
+  settings.set("program", Json::string(fs::read_symlink("/proc/self/exe", error).string()));
   settings.set("format", Json::string(arguments.format));
   settings.set("results", Json::string(arguments.results));
   settings.set("releases", Json::string(releases));

@@ -99,6 +99,7 @@ def bisect(settings):
 
 def main(settings, descriptor):
     settings = json.loads(settings)
+    os.environ.setdefault("LOCKSTEP_BINARY", settings.get("program", ""))  # that has started this
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # what runs is ended on the way out
     try:
         text, right = {"matrix": matrix, "bisect": bisect}[settings["command"]](settings)

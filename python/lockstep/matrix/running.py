@@ -64,6 +64,14 @@ def reason(err):
     return last_line(err)
 
 
+def refused(out):
+    """The first of the errors in a report of `check`; None where it is none."""
+    try:
+        return json.loads(out)["errors"][0]["message"]
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
 def played(combination, releases, limit, jobs):
     """The outcome, and what its keys are for (results.outcome)."""
     try:
@@ -81,7 +89,7 @@ def played(combination, releases, limit, jobs):
             return {"outcome": results.ERROR, "why": ["no end within %d s" % (2 * limit + TO_END) if status is None else reason(err)]}
         status, out, err = run(["check", output, "--format", "json"], environment, folder, limit)
         if status not in (0, 1):
-            return {"outcome": results.ERROR, "why": ["check: " + ("no end within %d s" % limit if status is None else last_line(err))]}
+            return {"outcome": results.ERROR, "why": ["check: " + ("no end within %d s" % limit if status is None else refused(out) or last_line(err))]}
         with open(output, encoding="utf-8") as file:
             extraction = json.load(file)
     return results.outcome(json.loads(out), extraction, release)
