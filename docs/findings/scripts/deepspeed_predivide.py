@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import sys
 
-os.environ.update(DS_ACCELERATOR="cpu", MASTER_ADDR="127.0.0.1", MASTER_PORT="29711", WORLD_SIZE="2", OMP_NUM_THREADS="1")
+os.environ.update(DS_ACCELERATOR="cpu", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 10000), WORLD_SIZE="2", OMP_NUM_THREADS="1")
 
 import deepspeed
 import torch

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import sys
 
-os.environ.update(DS_ACCELERATOR="cpu", MASTER_ADDR="127.0.0.1", MASTER_PORT="29712", WORLD_SIZE="2", OMP_NUM_THREADS="1")
+os.environ.update(DS_ACCELERATOR="cpu", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 10000), WORLD_SIZE="2", OMP_NUM_THREADS="1")
 
 import deepspeed
 import torch
@@ -42,12 +42,13 @@ def main(rank, kind):
     deepspeed.utils.logger.setLevel("ERROR")
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # gloo alone, without what would have to be compiled
     deepspeed.init_distributed(dist_backend="gloo", verbose=False)
-    from deepspeed.runtime.sequence_parallel import parallel_state_sp
-
+    unit = None
     if kind == "unit":
-        parallel_state_sp.initialize_sequence_parallel(2)
+        from deepspeed.runtime.sequence_parallel import parallel_state_sp as unit
+
+        unit.initialize_sequence_parallel(2)
     for stage, scatters, factor in ((0, False, 1.0), (1, True, 1.0), (2, True, 1.0), (3, True, 1.0), (3, False, 1.0), (1, False, 2.0), (2, False, 2.0)):
-        found = coefficients(rank, parallel_state_sp if kind == "unit" else None, {"stage": stage, "reduce_scatter": scatters}, factor)
+        found = coefficients(rank, unit, {"stage": stage, "reduce_scatter": scatters}, factor)
         print("%s, ZeRO %d, reduce_scatter %s, gradient_predivide_factor %g, rank %d holds: %s" % (kind, stage, scatters, factor, rank, found), flush=True)
 
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29713", WORLD_SIZE="2", OMP_NUM_THREADS="1")
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 10000), WORLD_SIZE="2", OMP_NUM_THREADS="1")
 
 
 class Picked(torch.nn.Module):

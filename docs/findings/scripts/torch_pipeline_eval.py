@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
-os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29714", WORLD_SIZE="2", OMP_NUM_THREADS="1")
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 10000), WORLD_SIZE="2", OMP_NUM_THREADS="1")
 MICRO_BATCHES = 4
 
 
