@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSpeed alone on gloo, two ranks with one sequence (Ulysses): what the gradient of each rank's part counts in the update, by ZeRO stage.
 deepspeed_ulysses.py unit: DeepSpeed's own unit, parallel_state_sp, as UlyssesSPAttentionHF hands it over; mesh: sequence_parallel_size in the configuration.
-
 Each rank's loss picks an element of the weight of its own, so what SGD with learning rate 1 subtracts from zeros there is the coefficient of that rank.
 """
 
