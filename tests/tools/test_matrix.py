@@ -122,6 +122,10 @@ def test_a_matrix_goes_on_where_it_was_ended_and_says_what_each_release_does(run
     assert (again.returncode, again.stderr) == (0, "lockstep matrix: 1 of 1 combinations are there\n")
     (only,) = json.loads(again.stdout)["results"]
     assert only["version"] == "1.1" and only["calls"] == ["all_reduce sum at averaging.py:9 in reduce"] and (tmp_path / "count").read_text() == ""
+    (kept,) = (tmp_path / "plan.results").glob("averaged-averaging-1.1-*.json")
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "again": True}))  # it took too long
+    run("matrix", "listed.toml", "--results", "plan.results", "--releases", "releases", "--only", "averaging 1.1 ", "-q")
+    assert (tmp_path / "count").read_text().count("1") == 1
     page = run("matrix", "listed.toml", "--results", "plan.results", "--releases", "releases", "--written", "-q", "-f", "markdown", "-o", "page.md")
     assert page.returncode == 1 and "| averaged | averaging 1.10 to 2.0 (2) |" in (tmp_path / "page.md").read_text()
 

@@ -37,7 +37,7 @@ def matrix(settings):
         raise PlanError("%s: there is no combination%s" % (settings["file"], " with " + " and ".join(settings["only"]) if settings["only"] else ""))
     there, kept = releases.Releases(settings["releases"], python), running.Kept(settings["results"])
     there.clean()
-    waiting = [one for one in combinations if settings["again"] or kept.read(one) is None]
+    waiting = [one for one in combinations if settings["again"] or not kept.has(one)]
     if len(waiting) < len(combinations):
         report(settings, "%d of %d combinations are there" % (len(combinations) - len(waiting), len(combinations)))
 
@@ -80,7 +80,7 @@ def bisect(settings):
     def run(version):
         combination = Combination("bisect", package, version, (("ranks", settings["ranks"]),), (), settings["loss"], settings["ranks"], settings["mesh"],
                                   settings["data_axes"], os.path.abspath(settings["script"]), tuple(settings["arguments"]), (), (), settings["steps"])
-        found = kept.read(combination) if kept and not settings["again"] else None
+        found = kept.read(combination) if kept and kept.has(combination) and not settings["again"] else None
         if found is None:
             found = running.result(combination, there, settings["limit"], settings["jobs"])
             if kept:
@@ -99,7 +99,7 @@ def bisect(settings):
 
 def main(settings, descriptor):
     settings = json.loads(settings)
-    os.environ.setdefault("LOCKSTEP_BINARY", settings.get("program", ""))  # that has started this
+    os.environ.setdefault("LOCKSTEP_BINARY", settings["program"])  # that has started this
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # what runs is ended on the way out
     try:
         text, right = {"matrix": matrix, "bisect": bisect}[settings["command"]](settings)

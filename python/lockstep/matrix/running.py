@@ -86,7 +86,7 @@ def played(combination, releases, limit, jobs):
         output = os.path.join(folder, "step.json")
         status, _, err = run(command(combination, releases.python, limit, jobs, output), environment, folder, 2 * limit + TO_END)
         if status != 0:
-            return {"outcome": results.ERROR, "why": ["no end within %d s" % (2 * limit + TO_END) if status is None else reason(err)]}
+            return {"outcome": results.ERROR, "why": ["no end within %d s" % (2 * limit + TO_END) if status is None else reason(err)], "again": status is None}
         status, out, err = run(["check", output, "--format", "json"], environment, folder, limit)
         if status not in (0, 1):
             return {"outcome": results.ERROR, "why": ["check: " + ("no end within %d s" % limit if status is None else refused(out) or last_line(err))]}
@@ -122,6 +122,11 @@ class Kept:
                 return json.load(file)
         except (FileNotFoundError, ValueError):
             return None
+
+    def has(self, combination):
+        """Whether it need not be run: one that took too long may have had a busy machine."""
+        found = self.read(combination)
+        return found is not None and not found.get("again")
 
     def write(self, combination, content):
         path = self.path(combination)
