@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 import zipfile
 from pathlib import Path
 
@@ -15,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("LOCKSTEP_BINARY")
 sys.path.insert(0, str(ROOT / "python"))
 
-from lockstep.matrix import bisecting, plan, releases
+from lockstep.matrix import bisecting, plan, releases, running
 
 pytestmark = pytest.mark.skipif(not BINARY, reason="LOCKSTEP_BINARY does not name the program")
 
@@ -203,6 +204,15 @@ def test_a_mistake_in_the_file_is_a_sentence(tmp_path, changed, said):
         for experiment in plan.read(path):
             experiment.combinations(["1.0"])
     assert str(error.value) == "%s, %s" % (path, said.replace("FOLDER", str(tmp_path)))
+
+
+def test_what_is_ended_with_the_whole_run_leaves_no_result(monkeypatch, tmp_path):
+    monkeypatch.setattr(running, "program", lambda: "true")
+    monkeypatch.setattr(running, "_ending", threading.Event())
+    assert running.run([], {}, tmp_path, 10) == (0, "", "")
+    running.end_all()
+    with pytest.raises(running.Ended):
+        running.run([], {}, tmp_path, 10)
 
 
 def test_combinations_are_in_the_order_of_the_file_and_versions_go_fastest(tmp_path):

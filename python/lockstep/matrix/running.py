@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 from lockstep import program
@@ -17,10 +18,16 @@ from lockstep.matrix.releases import Unavailable, last_line
 
 TO_END = 10  # seconds that an extraction gets for ending its ranks
 _running = set()
+_ending = threading.Event()
+
+
+class Ended(Exception):
+    """The run as a whole is being ended: what this one has left is no result."""
 
 
 def end_all():
-    """What still runs, in whatever thread, is told to end."""
+    """What still runs, in whatever thread, is told to end, and leaves no result."""
+    _ending.set()
     for process in list(_running):
         process.send_signal(signal.SIGTERM)
 
@@ -41,6 +48,8 @@ def run(words, environment, folder, limit):
         _running.add(process)
         try:
             out, err = process.communicate(timeout=limit)
+            if _ending.is_set():
+                raise Ended()
             return process.returncode, out, err
         except BaseException as ended:
             process.send_signal(signal.SIGTERM)
