@@ -73,6 +73,8 @@ Command diff_command();
 Command verify_command();
 Command record_command();
 Command extract_command();
+Command matrix_command();
+Command bisect_command();
 Command show_command();
 Command list_command();
 Command import_command();

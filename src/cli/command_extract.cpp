@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -21,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t most_ranks = 1 << 20;
-constexpr const char* python_variable = "LOCKSTEP_PYTHON";
 
 struct ExtractArguments {
   std::string ranks, output, steps, loss, data_axes, mesh, placements, python, jobs, limit, ranks_of_machine, cache;
@@ -58,17 +56,6 @@ Json list_of(const std::vector<std::string>& texts) {
   return Json::array(std::move(items));
 }
 
-/// Where results of ranks are kept; "" where nothing says where.
-std::string default_cache() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? fs::path() : fs::path(value);
-  };
-  fs::path folder = variable("XDG_CACHE_HOME");
-  if (!folder.is_absolute()) folder = variable("HOME").is_absolute() ? variable("HOME") / ".cache" : fs::path();
-  return folder.empty() ? "" : (folder / "lockstep" / "extract").string();
-}
-
 std::string settings_of(const ExtractArguments& arguments) {
   const auto number = [](const char* option, const std::string& text, std::int64_t otherwise, std::int64_t most) {
     const std::int64_t given = number_of(option, text, most);
@@ -89,7 +76,7 @@ std::string settings_of(const ExtractArguments& arguments) {
   settings.set("limit", number("--limit", arguments.limit, 300, 86400));
   settings.set("every", Json::boolean(arguments.every));
   settings.set("quiet", Json::boolean(arguments.quiet));
-  const std::string cache = arguments.cache.empty() ? default_cache() : arguments.cache;
+  const std::string cache = arguments.cache.empty() ? cache_folder("extract") : arguments.cache;
   if (!arguments.without_cache && !cache.empty()) settings.set("cache", Json::string(cache));
   return write_json(settings);
 }
@@ -105,13 +92,11 @@ int run(const ExtractArguments& arguments) {
   if (!arguments.module && !fs::is_regular_file(arguments.script.front(), error))
     usage_error(fmt::format("{}: there is no such script", arguments.script.front()));
   const std::string settings = settings_of(arguments);
-  const char* variable = std::getenv(python_variable);
-  std::string python = variable != nullptr && *variable != 0 ? variable : "python3";
-  if (!arguments.python.empty()) python = arguments.python;
   // Before the work: what cannot be written should be said now.
   if (!arguments.module) keep_inputs(arguments.output, {arguments.script.front()});
   Output output(arguments.output, report::ReadableText::Kind::json);
-  const Extracted extracted = run_extracting_python(python, settings);
+  const Extracted extracted =
+      run_python_part({"extract", "lockstep.extracting"}, python_of(arguments.python), settings);
   if (extracted.status != 0) return extracted.status;
   output.write(extracted.text);
   output.commit();

@@ -29,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int could_not_start = 127;
+constexpr int something_wrong = 11;  // said by lockstep.matrix, which has written its text; 1 is Python's own
 
 volatile std::sig_atomic_t extracting_process = 0, signal_to_end = 0;
 
@@ -75,7 +76,23 @@ std::string read_all(int descriptor) {
 
 }  // namespace
 
-Extracted run_extracting_python(const std::string& python, const std::string& settings) {
+std::string python_of(const std::string& given) {
+  const char* variable = std::getenv("LOCKSTEP_PYTHON");
+  if (!given.empty()) return given;
+  return variable != nullptr && *variable != 0 ? variable : "python3";
+}
+
+std::string cache_folder(const std::string& name) {
+  const auto variable = [](const char* given) {
+    const char* value = std::getenv(given);
+    return value == nullptr ? fs::path() : fs::path(value);
+  };
+  fs::path folder = variable("XDG_CACHE_HOME");
+  if (!folder.is_absolute()) folder = variable("HOME").is_absolute() ? variable("HOME") / ".cache" : fs::path();
+  return folder.empty() ? "" : (folder / "lockstep" / name).string();
+}
+
+Extracted run_python_part(const PythonPart& part, const std::string& python, const std::string& settings) {
   if (const std::string folder = package_folder(); !folder.empty()) {
     const char* path = std::getenv("PYTHONPATH");
     setenv("PYTHONPATH", path != nullptr && *path != 0 ? (folder + ":" + path).c_str() : folder.c_str(), 1);
@@ -83,7 +100,7 @@ Extracted run_extracting_python(const std::string& python, const std::string& se
   int ends[2] = {-1, -1};
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-  const std::vector<std::string> words = {python, "-m", "lockstep.extracting", settings, std::to_string(ends[1])};
+  const std::vector<std::string> words = {python, "-m", part.module, settings, std::to_string(ends[1])};
   const EndingSignals ended_with_us(end_extraction);
   const pid_t parent = getpid();
   const pid_t child = fork();
@@ -102,11 +119,13 @@ Extracted run_extracting_python(const std::string& python, const std::string& se
   if (signal_to_end != 0) {
     result.status = 128 + signal_to_end;
   } else if (WIFSIGNALED(ended)) {
-    tell(fmt::format("lockstep extract: {} was ended by signal {}\n", python, WTERMSIG(ended)));
+    tell(fmt::format("lockstep {}: {} was ended by signal {}\n", part.command, python, WTERMSIG(ended)));
     result.status = exit_failure;
   } else if (WEXITSTATUS(ended) == could_not_start) {
     usage_error(fmt::format(
         "{}: it cannot be started; --python names the Python that has torch and the script's packages", python));
+  } else if (WEXITSTATUS(ended) == something_wrong) {
+    result.status = exit_wrong;
   } else if (WEXITSTATUS(ended) != 0) {
     // 1 is Python's own, which has said why.
     result.status = WEXITSTATUS(ended) == exit_usage ? exit_usage : exit_failure;

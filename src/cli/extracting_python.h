@@ -5,14 +5,25 @@
 
 namespace lockstep::cli {
 
-/// What the Python that extracts has left.
+/// What a part of the Python package has left.
 struct Extracted {
-  int status = 0;    ///< of the program: 0, or what it ends with, said on standard error already
-  std::string text;  ///< the extraction; only where the status is 0
+  int status = 0;    ///< of the program: 0, 1, or what it ends with, said on standard error already
+  std::string text;  ///< the extraction, or the table; only where the status is 0 or 1
 };
 
-/// Runs `python -m lockstep.extracting SETTINGS` and waits for it. Signals that end this process end it as well. Throws
+struct PythonPart {
+  std::string command;  ///< of lockstep, for messages
+  std::string module;   ///< "lockstep.extracting"
+};
+
+/// The Python that runs it: `given`, else LOCKSTEP_PYTHON, or python3.
+std::string python_of(const std::string& given);
+
+/// $XDG_CACHE_HOME/lockstep/NAME, else ~/.cache/lockstep/NAME; "" where nothing says where.
+std::string cache_folder(const std::string& name);
+
+/// Runs `python -m MODULE SETTINGS` and waits for it. Signals that end this process end it as well. Throws
 /// InputError where it cannot be started.
-Extracted run_extracting_python(const std::string& python, const std::string& settings);
+Extracted run_python_part(const PythonPart& part, const std::string& python, const std::string& settings);
 
 }  // namespace lockstep::cli

@@ -95,7 +95,8 @@ std::vector<Command> all_commands() {
       {"Is it right?", {check_command, prove_command, test_command, watch_command, mutate_command}},
       {"What is wrong, and what helps?",
        {explain_command, report_command, repair_command, diff_command, placements_command}},
-      {"The code itself, and training runs", {extract_command, verify_command, record_command}},
+      {"The code itself, and training runs",
+       {extract_command, matrix_command, bisect_command, verify_command, record_command}},
       {"Scenarios", {init_command, import_command, show_command, list_command, schema_command}},
       {"And", {hash_command, version_command, reference_command, completion_command, man_command}}};
   std::vector<Command> commands;

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DeepSpeed alone on gloo, two ranks with one sequence (Ulysses): what the gradient of each rank's part counts in the update, by ZeRO stage.
+deepspeed_ulysses.py unit: DeepSpeed's own unit, parallel_state_sp, as UlyssesSPAttentionHF hands it over; mesh: sequence_parallel_size in the configuration.
+Each rank's loss picks an element of the weight of its own, so what SGD with learning rate 1 subtracts from zeros there is the coefficient of that rank.
+"""
+
+import multiprocessing
+import os
+import sys
+
+os.environ.update(DS_ACCELERATOR="cpu", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 10000), WORLD_SIZE="2", OMP_NUM_THREADS="1")
+
+import deepspeed
+import torch
+
+
+class Picked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(16))
+
+    def forward(self, picks):
+        return (self.weight * picks).sum()
+
+
+def coefficients(rank, unit, zero, factor=1.0):
+    model = Picked()
+    config = {"train_micro_batch_size_per_gpu": 1, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
+              "gradient_clipping": 0.0, "gradient_predivide_factor": factor, "zero_optimization": zero}
+    if unit is None:
+        config.update(sequence_parallel_size=2, data_parallel_size=1)
+    engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=1.0), config=config, mpu=unit)
+    engine.backward(engine(torch.eye(16)[rank]))
+    engine.step()
+    with deepspeed.zero.GatheredParameters([engine.module.weight], enabled=zero["stage"] == 3):
+        return " ".join("%g" % one for one in (-engine.module.weight.detach()[:2]).tolist())
+
+
+def main(rank, kind):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+    deepspeed.utils.logger.setLevel("ERROR")
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # gloo alone, without what would have to be compiled
+    deepspeed.init_distributed(dist_backend="gloo", verbose=False)
+    unit = None
+    if kind == "unit":
+        from deepspeed.runtime.sequence_parallel import parallel_state_sp as unit
+
+        unit.initialize_sequence_parallel(2)
+    for stage, scatters, factor in ((0, False, 1.0), (1, True, 1.0), (2, True, 1.0), (3, True, 1.0), (3, False, 1.0), (1, False, 2.0), (2, False, 2.0)):
+        found = coefficients(rank, unit, {"stage": stage, "reduce_scatter": scatters}, factor)
+        print("%s, ZeRO %d, reduce_scatter %s, gradient_predivide_factor %g, rank %d holds: %s" % (kind, stage, scatters, factor, rank, found), flush=True)
+
+
+if __name__ == "__main__":
+    ranks = [multiprocessing.get_context("fork").Process(target=main, args=(rank, sys.argv[1])) for rank in range(2)]
+    for one in ranks:
+        one.start()
+    for one in ranks:
+        one.join()
+    raise SystemExit(max(abs(one.exitcode) for one in ranks))

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""lockstep matrix and lockstep bisect (docs/matrix.md), with a package of two releases that lie in a folder, and an extraction that says what its release does."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("LOCKSTEP_BINARY")
+sys.path.insert(0, str(ROOT / "python"))
+
+from lockstep.matrix import bisecting, plan, releases, running
+
+pytestmark = pytest.mark.skipif(not BINARY, reason="LOCKSTEP_BINARY does not name the program")
+
+# In the place of `lockstep extract`, which needs torch: what two ranks of the release would do. `check` is the program's own.
+PROGRAM = '''#!{python}
+import json, os, sys
+words = sys.argv[1:]
+if words[0] != "extract":
+    os.execv("{binary}", ["lockstep", *words])
+import averaging
+if averaging.BROKEN:
+    sys.exit("lockstep extract: rank 0 ended with\\n  RuntimeError: no such thing\\n  train.py:3 in main\\n      raise")
+with open(os.environ["COUNT"], "a") as file:
+    file.write("1\\n")
+events = [{{"event": "parameter", "id": 0, "name": "w", "aliases": [], "shape": [2], "dtype": "float32", "frozen": False, "placed": [], "pieces": [{{"range": [0, 2]}}]}},
+          {{"event": "contribution", "step": 0, "micro_batch": 0, "parameter": 0, "range": [0, 2], "source": 0, "elements": 2}},
+          {{"event": "collective", "step": 0, "op": "all_reduce", "group": {{"axes": ["dp"]}}, "elements": 2, "dtype": "float32", "reduce": "sum", "async": False,
+            "call": "averaging.py:%d in reduce" % averaging.LINE, "parameters": [0], "input": [[0, 2, [["1", 0, 0]]]], "output": {{"source": 1, "elements": 2}}}},
+          {{"event": "result", "step": 0, "parameter": 0, "piece": 0, "content": [[0, 2, [[averaging.FACTOR, 1, 0]]]]}},
+          {{"event": "step", "step": 0, "micro_batches": 1, "tokens": None, "waiting": []}}, {{"event": "end", "steps": 1}}]
+json.dump({{"lockstep_extract": 1, "versions": {{}}, "command": [], "adapter": "plain", "world": 2, "mesh": {{"axes": ["dp"], "sizes": [2]}}, "data_axes": ["dp"],
+           "loss": words[words.index("--loss") + 1], "programs": [{{"ranks": [[0, 2]], "played": [0, 1], "events": events}}]}}, open(words[words.index("-o") + 1], "w"))
+'''
+# By version: what a sum over two ranks is multiplied by, the line of the call, and whether it cannot run.
+RELEASES = {"1.0": ("1/2", 7, False), "1.1": ("1/2", 9, False), "1.2": ("1/2", 9, True), "1.10": ("1/4", 9, False), "2.0": ("1/4", 12, False)}
+TOML = '''
+[[experiment]]
+name = "averaged"
+package = "averaging"
+versions = "1.0..2.0"
+script = "train.py"
+arguments = ["--kind", "{kind}"]
+layouts = [{ranks = 2}]
+options = {kind = ["a"]}
+'''
+BISECTED = """averaging 1.10 is the first that differs: mismatch; 1.1 is a match.
+Or one of those before it that cannot run: 1.2.
+
+formulas
+  - w: (g0+g1)/2
+  + w: (g0+g1)/4 (wrong, right is (g0+g1)/2)
+
+calls that carry gradients: the same
+
+stepped over:
+  1.2: rank 0 ended with RuntimeError: no such thing
+
+4 of 5 versions were run.
+"""
+
+
+def source(factor, line, broken):
+    return 'FACTOR, LINE, BROKEN = "%s", %d, %s\n' % (factor, line, broken)
+
+
+def wheel(folder, version, content):
+    with zipfile.ZipFile(folder / ("averaging-%s-py3-none-any.whl" % version), "w") as file:
+        about = "averaging-%s.dist-info/" % version
+        file.writestr("averaging.py", content)
+        file.writestr(about + "METADATA", "Metadata-Version: 2.1\nName: averaging\nVersion: %s\n" % version)
+        file.writestr(about + "WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(about + "RECORD", "averaging.py,,\n")
+
+
+@pytest.fixture(name="run")
+def run_of(tmp_path, request):
+    for version, about in RELEASES.items():
+        wheel(tmp_path, version, source(*about))
+        if version != request.param:  # that is installed; one suffices to see that
+            there = tmp_path / "releases" / ("averaging-%s-py%d.%d" % (version, *sys.version_info[:2]))
+            there.mkdir(parents=True)
+            (there / "averaging.py").write_text(source(*about))
+    program = tmp_path / "program"
+    program.write_text(PROGRAM.format(python=sys.executable, binary=os.path.abspath(BINARY)))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "plan.toml").write_text(TOML)
+    (tmp_path / "listed.toml").write_text(TOML.replace('"1.0..2.0"', str(list(RELEASES))))
+
+    def run(*words):
+        (tmp_path / "count").write_text("")
+        environment = dict(os.environ, LOCKSTEP_BINARY=str(program), LOCKSTEP_PYTHON=sys.executable, COUNT=str(tmp_path / "count"), PIP_NO_INDEX="1",
+                           PIP_FIND_LINKS=str(tmp_path), PIP_CONFIG_FILE=os.devnull, XDG_CACHE_HOME=str(tmp_path / "cache"))
+        return subprocess.run([BINARY, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+    return run
+
+
+@pytest.mark.parametrize("run", ["2.0"], indirect=True)
+def test_a_matrix_goes_on_where_it_was_ended_and_says_what_each_release_does(run, tmp_path):
+    done = run("matrix", "plan.toml", "--releases", "releases", "-q", "--jobs", "2")
+    assert (done.returncode, done.stderr) == (1, "")
+    *lines, counts = done.stdout.splitlines()
+    assert lines == [
+        "experiment  versions                   layout   options  loss  verdict   formula    right is   where",
+        "averaged    averaging 1.0 to 1.1 (2)   ranks=2  kind=a   mean  match     (g0+g1)/2  (g0+g1)/2",
+        "averaged    averaging 1.2              ranks=2  kind=a   mean  error                           rank 0 ended with RuntimeError: no such thing",
+        "averaged    averaging 1.10 to 2.0 (2)  ranks=2  kind=a   mean  mismatch  (g0+g1)/4  (g0+g1)/2  every contribution came with 1/4 where 1/2 was expected:"
+        " uniform factor 1/2, invisible to Adam; all_reduce sum at averaging.py:12 in reduce",
+        ""]
+    assert counts.startswith("5 combinations of 5 versions: 2 match, 2 mismatch, 1 error; ")
+    assert (tmp_path / "count").read_text().count("1") == 4
+    again = run("matrix", "listed.toml", "--results", "plan.results", "--releases", "releases", "--only", "averaging 1.1 ", "-f", "json")
+    assert (again.returncode, again.stderr) == (0, "lockstep matrix: 1 of 1 combinations are there\n")
+    (only,) = json.loads(again.stdout)["results"]
+    assert only["version"] == "1.1" and only["calls"] == ["all_reduce sum at averaging.py:9 in reduce"] and (tmp_path / "count").read_text() == ""
+    (kept,) = (tmp_path / "plan.results").glob("averaged-averaging-1.1-*.json")
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "again": True}))  # it took too long
+    run("matrix", "listed.toml", "--results", "plan.results", "--releases", "releases", "--only", "averaging 1.1 ", "-q")
+    assert (tmp_path / "count").read_text().count("1") == 1
+    page = run("matrix", "listed.toml", "--results", "plan.results", "--releases", "releases", "--written", "-q", "-f", "markdown", "-o", "page.md")
+    assert page.returncode == 1 and "| averaged | averaging 1.10 to 2.0 (2) |" in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.parametrize("run", [None], indirect=True)
+def test_a_bisection_finds_the_first_release_that_differs_and_steps_over_what_cannot_run(run, tmp_path):
+    done = run("bisect", "averaging", "1.0", "2.0", "--ranks", "2", "--releases", "releases", "-q", "--", "train.py")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == BISECTED
+
+
+def bisected(versions, kept=RELEASES):
+    """(places, text) of a bisection of these versions, without running them."""
+    def run(version):
+        factor, line, broken = kept[version]
+        if broken:
+            return {"outcome": "error", "why": ["no such thing"]}
+        return {"outcome": "match" if factor == "1/2" else "mismatch", "calls": ["all_reduce sum at averaging.py:%d in reduce" % line],
+                "formulas": [{"formula": factor, "expected": "1/2", "verdict": "right" if factor == "1/2" else "wrong", "parameters": ["w"]}]}
+    bisection = bisecting.Bisection(versions, run, lambda line: None)
+    places = bisection.search()
+    return places, bisecting.text_of(bisection, "averaging", places)
+
+
+def test_equal_ends_are_said_to_be_equal():
+    assert bisected(["1.0", "1.1"]) == (None, "averaging 1.0 and 1.1 say the same: match. What lies between them was not looked at.\n  w: 1/2\n\n2 of 2 versions were run.\n")
+
+
+def test_an_end_that_cannot_run_is_an_error():
+    with pytest.raises(ValueError) as error:
+        bisected(["1.2", "2.0"])
+    assert str(error.value) == "1.2 cannot run: no such thing"
+
+
+@pytest.mark.parametrize("first", range(1, 9))
+def test_a_bisection_finds_each_place(first):
+    versions = list(map(str, range(9)))
+    places, _ = bisected(versions, {version: ("1/2" if int(version) < first else "1/4", 1, False) for version in versions})
+    assert places == (first - 1, first)
+
+
+@pytest.mark.parametrize("first, last, said", [("1.0", "3.0", "there is no averaging 3.0: pip knows 1.0 to 2.0"),
+                                               ("2.0", "1.1", "averaging 2.0 is newer than 1.1: the older one goes first")])
+def test_ends_that_there_are_not_are_said(monkeypatch, first, last, said):
+    monkeypatch.setattr(releases, "listed", lambda package, python: list(RELEASES))
+    with pytest.raises(releases.Unavailable) as error:
+        releases.between("averaging", first, last, "python3")
+    assert str(error.value) == said
+
+
+GOOD = {"name": '"a"', "package": '"p"', "script": '"train.py"', "layouts": "[{dp = 2, sp = 2, data_axes = 'dp'}]", "options": "{stage = [1, 2]}", "arguments": "['{stage}']"}
+
+
+@pytest.mark.parametrize("changed, said", [
+    ({"name": "'a b'"}, "experiment 'a b': name is 'a b': expected letters, digits, and . _ - between them"),
+    ({"packages": "'p'"}, "experiment 'a': there is no key \"packages\" (did you mean \"package\"?)"),
+    ({"package": "3"}, "experiment 'a': package is 3: expected the name of a package"),
+    ({"script": "'other.py'"}, "experiment 'a': FOLDER/other.py: there is no such script"),
+    ({"versions": "'1.0'"}, "experiment 'a': versions is '1.0': expected \"FIRST..LAST\", such as \"0.12.0..0.19.8\", or a list"),
+    ({"versions": "[]"}, "experiment 'a': versions is []: expected a list of versions, or \"FIRST..LAST\""),
+    ({"losses": "['means']"}, "experiment 'a': there is no loss 'means': expected mean, sum, token_mean, token_sum (did you mean \"mean\"?)"),
+    ({"layouts": None}, "experiment 'a': layouts is None: expected a list of tables"),
+    ({"layouts": "[{dp = 0}]"}, "experiment 'a': layouts: dp is 0: expected a number of ranks"),
+    ({"layouts": "[{}]"}, "experiment 'a': a layout has neither ranks nor axes: expected {ranks = 4} or {dp = 2, sp = 2}"),
+    ({"options": "{stage = 1}"}, "experiment 'a': options.stage is 1: expected a list of values"),
+    ({"arguments": "['{stages}']"}, "experiment 'a': the argument '{stages}': there is no value 'stages' (did you mean \"stage\"?)"),
+    ({"variables": "{A = 1}"}, "experiment 'a': variables is {'A': 1}: expected texts by name"),
+    ({"steps": "0"}, "experiment 'a': steps is 0: expected a number from 1 to 1000"),
+])
+def test_a_mistake_in_the_file_is_a_sentence(tmp_path, changed, said):
+    (tmp_path / "train.py").write_text("")
+    path = tmp_path / "plan.toml"
+    path.write_text("[[experiment]]\n" + "".join("%s = %s\n" % one for one in {**GOOD, **changed}.items() if one[1]))
+    with pytest.raises(plan.PlanError) as error:
+        for experiment in plan.read(path):
+            experiment.combinations(["1.0"])
+    assert str(error.value) == "%s, %s" % (path, said.replace("FOLDER", str(tmp_path)))
+
+
+def test_what_is_ended_with_the_whole_run_leaves_no_result(monkeypatch, tmp_path):
+    monkeypatch.setattr(running, "program", lambda: "true")
+    monkeypatch.setattr(running, "_ending", threading.Event())
+    assert running.run([], {}, tmp_path, 10) == (0, "", "")
+    running.end_all()
+    with pytest.raises(running.Ended):
+        running.run([], {}, tmp_path, 10)
+
+
+def test_combinations_are_in_the_order_of_the_file_and_versions_go_fastest(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    path = tmp_path / "plan.toml"
+    path.write_text("[[experiment]]\n" + "".join("%s = %s\n" % one for one in GOOD.items()))
+    (experiment,) = plan.read(path)
+    found = experiment.combinations(["1.0", "2.0"])
+    assert [(one.version, one.arguments) for one in found] == [("1.0", ("1",)), ("2.0", ("1",)), ("1.0", ("2",)), ("2.0", ("2",))]
+    assert (found[0].ranks, found[0].mesh, found[0].data_axes) == (4, "dp=2,sp=2", "dp") and len({one.key() for one in found}) == 4
+
+
+def test_versions_are_sorted_as_numbers():
+    assert sorted(["0.12.0", "0.9.5", "0.12.0.post1", "0.12.0rc1", "1.0", "0.12"], key=releases.ordered) == [
+        "0.9.5", "0.12.0rc1", "0.12.0", "0.12", "0.12.0.post1", "1.0"]
