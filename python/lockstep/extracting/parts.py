@@ -14,7 +14,7 @@ import torch.distributed as dist
 @dataclass
 class Part:
     """Elements [at, at + count) of a parameter, or none, are [first, first + count) of a tensor `main` of the optimizer. In the `buffer` that is gathered each rank
-    of the process group has `size` elements, one after the other, and the parameter begins at `begin`."""
+    of the process group has `size` elements, one after the other, and the parameter begins at `begin`; None where nothing is."""
 
     parameter: object
     main: torch.Tensor
@@ -83,8 +83,9 @@ def parts_of(adapter):
 
 
 def gathered(parts):
-    """By number of a parameter: its elements, were all ranks' parts what this rank's is; and which of them are known."""
+    """By number of a parameter: its elements, were all ranks' parts what this rank's is; and which of them are known. Of those that are in buffers."""
     buffers, found = {}, {}
+    parts = [part for part in parts if part.buffer is not None]
     for part in parts:
         if part.count:
             if part.buffer not in buffers:
