@@ -79,6 +79,8 @@ CASES = {
     "right, clipped": ({"GIVE": "main.grad.mul_(0.3)", "CLIPS": "1.0"}, ""),
     "right, of a type with fewer digits": ({"GIVE": "main.grad = main.grad.bfloat16().float()"}, ""),
     "right, of zeros and behind another optimizer": ({"GIVE": "main.zero_()", "STEP": "torch.optim.SGD([torch.zeros(3)], lr=0.1).step(); self.optimizer.step()"}, ""),
+    "right, gathered in a type with fewer digits": ({"GATHER": "whole = self.bit16_groups_flat[0].bfloat16(); dist.all_gather_into_tensor(whole, self.part.bfloat16());"
+                                                               " self.bit16_groups_flat[0].copy_(whole)"}, ""),
     "never": ({"STEP": "pass"}, "does not step with the gradients"),
     "with another tensor": ({"GIVE": "self.optimizer.param_groups[0]['params'] = [torch.zeros(3)]"}, "does not step with the gradients"),
     "without a gradient": ({"GIVE": "main.grad = None"}, "does not step with the gradients"),

@@ -36,13 +36,15 @@ def of_deepspeed(adapter):
                 if not parameter.frozen and isinstance(parameter.held, torch.Tensor):
                     yield Part(parameter, parameter.held, 0, 0, parameter.held.numel(), None, 0, parameter.held.numel(), None)
     elif adapter.stage == 3:
+        is_exact = not getattr(adapter.engine, "zero_quantized_weights", lambda: False)()
         for tensors, main in zip(zero.fp16_groups, getattr(zero, "fp32_partitioned_groups_flat", ())):
             first = 0
             for tensor in tensors:
                 parameter, size, group = known.get(id(tensor)), tensor.ds_tensor.numel(), tensor.ds_process_group
                 at = dist.get_rank(group) * size
                 if parameter is not None and main is not None:
-                    yield Part(parameter, main, first, at, max(0, min(size, prod(tensor.ds_shape) - at)), id(tensor), 0, size, group)
+                    yield Part(parameter, main, first, at, max(0, min(size, prod(tensor.ds_shape) - at)),
+                               id(tensor) if is_exact else None, 0, size, group)
                 first += size
     elif not adapter.in_float32 and hasattr(zero, "single_partition_of_fp32_groups"):
         for number, (index, begin, size) in adapter.flat.items():
@@ -54,8 +56,6 @@ def of_deepspeed(adapter):
 
 def of_megatron(adapter):
     """Of its distributed optimizer."""
-    from lockstep.adapters.megatron import given
-
     for optimizer in adapter.optimizers:
         if not hasattr(optimizer, "model_float16_groups") or getattr(optimizer, "is_stub_optimizer", False):
             continue

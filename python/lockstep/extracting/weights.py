@@ -100,6 +100,8 @@ class Weights:
         if held.numel() != whole.numel() or held.device != whole.device:  # it is not there
             return []
         different = known & (held != whole)
+        for kind in (torch.bfloat16, torch.float16):  # in which they may have been sent
+            different &= held != whole.to(kind).to(held.dtype)
         return [(torch.where(known, held, whole), whole)] if bool(different.any()) else []
 
     def wrong(self, number, alike):
