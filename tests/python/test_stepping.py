@@ -76,7 +76,8 @@ RIGHT = {"GIVE": "pass", "STEP": "self.optimizer.step()", "COPY": "self.part.cop
 # By name: what is there in the place of that, and what is found.
 CASES = {
     "right": ({}, ""),
-    "right, clipped": ({"GIVE": "main.grad.mul_(0.3)", "CLIPS": "1.0"}, ""),
+    "right, clipped": ({"GIVE": "main.grad.div_(2 * main.grad.norm())", "CLIPS": "1.0"}, ""),
+    "right, with a norm that is not clipped": ({"CLIPS": "1000.0"}, ""),
     "right, of a type with fewer digits": ({"GIVE": "main.grad = main.grad.bfloat16().float()"}, ""),
     "right, of zeros and behind another optimizer": ({"GIVE": "main.zero_()", "STEP": "torch.optim.SGD([torch.zeros(3)], lr=0.1).step(); self.optimizer.step()"}, ""),
     "right, gathered in a type with fewer digits": ({"GATHER": "whole = self.bit16_groups_flat[0].bfloat16(); dist.all_gather_into_tensor(whole, self.part.bfloat16());"
@@ -87,6 +88,8 @@ CASES = {
     "with zeros": ({"GIVE": "main.grad.zero_()"}, "does not step with the gradients"),
     "with other gradients": ({"GIVE": "main.grad = main.grad.roll(1)"}, "steps with other gradients"),
     "with a multiple": ({"GIVE": "main.grad.mul_(2)"}, "steps with another multiple"),
+    "with a larger norm than is allowed": ({"GIVE": "main.grad.div_(main.grad.norm() / 3)", "CLIPS": "1.0"}, "to no norm that the engine allows"),
+    "with a multiple, where it clips": ({"GIVE": "main.grad.mul_(2)", "CLIPS": "1000.0"}, "to no norm that the engine allows"),
     "not, as after an overflow": ({"GIVE": "self.overflow = True; return"}, "none of its gradients has overflowed"),
     "weights that nobody gathers": ({"GATHER": "pass"}, "a module computes with the weights of before the last optimizer step"),
     "weights that nobody copies": ({"COPY": "pass"}, "a module computes with the weights of before the last optimizer step"),

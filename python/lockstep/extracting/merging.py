@@ -19,7 +19,9 @@ SKIPPED = "the engine skips its step, as after an overflow, and none of its grad
 NO_STEP = "the optimizer that the engine has wrapped does not step with the gradients that the engine has"
 OTHER_GRADIENTS = "the optimizer that the engine has wrapped steps with other gradients than the engine has"
 OTHER_SCALE = "the optimizer that the engine has wrapped steps with another multiple of the gradients that the engine has, and nothing clips them"
-OF_FIRST_DRAW = (OTHER_WEIGHTS, UNWRITTEN_WEIGHTS, OLD_WEIGHTS, STRAY_WEIGHTS, NOT_DIVIDED, SKIPPED, NO_STEP, OTHER_GRADIENTS, OTHER_SCALE)
+NOT_CLIPPED = "the optimizer that the engine has wrapped steps with gradients that are clipped, and to no norm that the engine allows, or not all by one factor"
+OF_FIRST_DRAW = (OTHER_WEIGHTS, UNWRITTEN_WEIGHTS, OLD_WEIGHTS, STRAY_WEIGHTS, NOT_DIVIDED, SKIPPED, NO_STEP, OTHER_GRADIENTS, OTHER_SCALE,
+                 NOT_CLIPPED)
 
 
 class Different(Exception):

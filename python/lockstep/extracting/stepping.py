@@ -8,7 +8,7 @@ And by what the engine multiplies the loss that it was handed before its backwar
 
 import torch
 
-from lockstep.extracting.merging import NO_STEP, NOT_DIVIDED, OTHER_GRADIENTS, OTHER_SCALE, SKIPPED
+from lockstep.extracting.merging import NO_STEP, NOT_CLIPPED, NOT_DIVIDED, OTHER_GRADIENTS, OTHER_SCALE, SKIPPED
 from lockstep.extracting.parts import parts_of
 from lockstep.measuring import unseen
 from lockstep.optimizers import Replaced
@@ -143,11 +143,27 @@ class Stepping:
             return
         self.say(NO_STEP, [number for number in handed if found.get(number, 0.0) == 0.0], self.step, True)
         others = [number for number, ratio in found.items() if ratio is None]
-        # Where it clips, or has an optimizer that makes something else of gradients, another factor is none of its mistakes, or may be none.
-        clips = self.engine.gradient_clipping() > 0 or getattr(self.zero, "use_muon", False) or getattr(self.zero, "zenflow", False)
-        self.say(OTHER_GRADIENTS, others, self.step, not clips)
-        if not clips:
-            self.say(OTHER_SCALE, [number for number, ratio in found.items() if ratio and abs(ratio * self.scale() - 1) > CLOSE], self.step, True)
+        # Where it has an optimizer that makes something else of gradients, another factor may be no mistake.
+        makes_others = getattr(self.zero, "use_muon", False) or getattr(self.zero, "zenflow", False)
+        limit = self.engine.gradient_clipping()
+        self.say(OTHER_GRADIENTS, others, self.step, not (limit > 0 or makes_others))
+        factors = {number: ratio * self.scale() for number, ratio in found.items() if ratio}
+        if not factors or makes_others:
+            return
+        if limit > 0:
+            if not self.is_clipped(handed, factors, limit):
+                self.say(NOT_CLIPPED, list(factors), self.step, True)
+        else:
+            self.say(OTHER_SCALE, [number for number, factor in factors.items() if abs(factor - 1) > CLOSE], self.step, True)
+
+    def is_clipped(self, handed, factors, limit):
+        """Whether it can be so: all by one factor, which is at most 1. And what this rank alone has is no more than all may be; twice as much where noise took the
+        place of what other ranks have as well, and is counted once."""
+        least, most = min(factors.values()), max(factors.values())
+        if least < 0 or most > min(1, least) * (1 + CLOSE):
+            return False
+        own = sum(float(handed[number][1].to(torch.float64).square().sum()) * (factor / self.scale()) ** 2 for number, factor in factors.items())
+        return own ** 0.5 <= 2 * limit
 
     def say(self, why, numbers, step, is_certain):
         if numbers:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A right training script with DeepSpeed: deepspeed_step.py STAGE [OPTION…]. Options: of ZeRO, each switched on, or off behind "no-"; bf16; prescaled, with a
 predivide factor; parts: several sub-groups of ZeRO 3; groups: two groups of parameters; persistent: small parameters
-of ZeRO 3 are not sharded; fp32: the type of what is sent; ones, threes: so many micro-batches."""
+of ZeRO 3 are not sharded; fp32: the type of what is sent; clipped; ones, threes: so many micro-batches."""
 
 import os
 import sys
@@ -30,6 +30,7 @@ def main(stage, *options):
     config = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": micro_batches, "zero_optimization": zero, "bf16": {"enabled": "bf16" in options},
               "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
               **({"prescale_gradients": True, "gradient_predivide_factor": 2.0 if "divided" in options else 1.0} if "prescaled" in options else {}),
+              **({"gradient_clipping": 0.5} if "clipped" in options else {}),
               **({"communication_data_type": "fp32"} if "fp32" in options else {})}
     engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.SGD(grouped(model) if "groups" in options else model.parameters(), lr=0.1),
                                      config=config)
