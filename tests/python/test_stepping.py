@@ -82,6 +82,7 @@ CASES = {
     "right, of zeros and behind another optimizer": ({"GIVE": "main.zero_()", "STEP": "torch.optim.SGD([torch.zeros(3)], lr=0.1).step(); self.optimizer.step()"}, ""),
     "right, gathered in a type with fewer digits": ({"GATHER": "whole = self.bit16_groups_flat[0].bfloat16(); dist.all_gather_into_tensor(whole, self.part.bfloat16());"
                                                                " self.bit16_groups_flat[0].copy_(whole)"}, ""),
+    "right, waited for": ({"GATHER": "dist.all_gather_into_tensor(self.bit16_groups_flat[0], self.part.clone(), async_op=True).wait()"}, ""),
     "never": ({"STEP": "pass"}, "does not step with the gradients"),
     "with another tensor": ({"GIVE": "self.optimizer.param_groups[0]['params'] = [torch.zeros(3)]"}, "does not step with the gradients"),
     "without a gradient": ({"GIVE": "main.grad = None"}, "does not step with the gradients"),
@@ -93,6 +94,8 @@ CASES = {
     "not, as after an overflow": ({"GIVE": "self.overflow = True; return"}, "none of its gradients has overflowed"),
     "weights that nobody gathers": ({"GATHER": "pass"}, "a module computes with the weights of before the last optimizer step"),
     "weights that nobody copies": ({"COPY": "pass"}, "a module computes with the weights of before the last optimizer step"),
+    "weights that nobody waits for": ({"GATHER": "dist.all_gather_into_tensor(self.bit16_groups_flat[0], self.part.clone(), async_op=True)"},
+                                      "a module computes with weights that an asynchronous collective brings"),
     "a loss that is multiplied": ({"DIVIDED": "loss * self.gradient_accumulation_steps()"}, "the engine calls backward on another multiple of the loss"),
 }
 WITH_EVERY_CHANGE = ("never", "weights that nobody copies")

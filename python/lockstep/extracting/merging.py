@@ -14,13 +14,14 @@ OTHER_WEIGHTS = "a module computes with other weights than those that the optimi
 UNWRITTEN_WEIGHTS = "a module computes with weights in memory that nobody has written"
 OLD_WEIGHTS = "a module computes with the weights of before the last optimizer step"
 STRAY_WEIGHTS = "a module computes with weights of other elements than those that the optimizers have in these places"
+FLYING_WEIGHTS = "a module computes with weights that an asynchronous collective brings, which nobody has waited for"
 NOT_DIVIDED = "the engine calls backward on another multiple of the loss than its gradient_accumulation_steps and its loss scale make"
 SKIPPED = "the engine skips its step, as after an overflow, and none of its gradients has overflowed"
 NO_STEP = "the optimizer that the engine has wrapped does not step with the gradients that the engine has"
 OTHER_GRADIENTS = "the optimizer that the engine has wrapped steps with other gradients than the engine has"
 OTHER_SCALE = "the optimizer that the engine has wrapped steps with another multiple of the gradients that the engine has, and nothing clips them"
 NOT_CLIPPED = "the optimizer that the engine has wrapped steps with gradients that are clipped, and to no norm that the engine allows, or not all by one factor"
-OF_FIRST_DRAW = (OTHER_WEIGHTS, UNWRITTEN_WEIGHTS, OLD_WEIGHTS, STRAY_WEIGHTS, NOT_DIVIDED, SKIPPED, NO_STEP, OTHER_GRADIENTS, OTHER_SCALE,
+OF_FIRST_DRAW = (OTHER_WEIGHTS, UNWRITTEN_WEIGHTS, OLD_WEIGHTS, STRAY_WEIGHTS, FLYING_WEIGHTS, NOT_DIVIDED, SKIPPED, NO_STEP, OTHER_GRADIENTS, OTHER_SCALE,
                  NOT_CLIPPED)
 
 

@@ -81,7 +81,7 @@ class ProgramRun(Run):
             self.adapter.begin()
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
         self.adapter.parameters.unsharded = self.unsharded
-        self.weights = Weights(self.adapter, session.following.unwritten)
+        self.weights = Weights(self.adapter, session.following)
         self.session, self.following, self.most = session, session.following, most
         self.noise = Noise(self.rank, session.draw)
         self.norms = Norms(self)

@@ -9,7 +9,7 @@ as this one: each rank's part begins with the elements of this rank's shard. Its
 import torch
 import torch.distributed as dist
 
-from lockstep.extracting.merging import OLD_WEIGHTS, OTHER_WEIGHTS, STRAY_WEIGHTS, UNWRITTEN_WEIGHTS
+from lockstep.extracting.merging import FLYING_WEIGHTS, OLD_WEIGHTS, OTHER_WEIGHTS, STRAY_WEIGHTS, UNWRITTEN_WEIGHTS
 from lockstep.extracting.numbers import FEW
 from lockstep.extracting.parts import gathered, parts_of
 from lockstep.extracting.unwritten import ANYTHING
@@ -71,10 +71,10 @@ def is_gathered(part, alike):
 
 
 class Weights:
-    """`gathered`: by number of a parameter, what differences() is given. `adapter`: whose parameters they are; `unwritten`: unwritten.Unwritten."""
+    """`gathered`: by number of a parameter, what differences() is given. `adapter`: whose parameters they are; `following`: following.Following."""
 
-    def __init__(self, adapter, unwritten):
-        self.adapter, self.all, self.unwritten = adapter, adapter.parameters.all, unwritten
+    def __init__(self, adapter, following):
+        self.adapter, self.all, self.unwritten, self.flights = adapter, adapter.parameters.all, following.unwritten, following.flights
         self.gathered, self.old = {}, {}
         self.of_parts = None  # as parts.gathered() gives it; None where it is to be found
         self.has_stepped = False  # before, weights are what a script has made of them
@@ -107,6 +107,9 @@ class Weights:
     def wrong(self, number, alike):
         """Why a module computes with other weights than the optimizers have, and whether it is certain that nobody means it to: where they are of memory that
         nobody has written, or those of the step before, or weights of other elements. None where it does not."""
+        held = next(one.held for one in self.all if one.number == number)
+        if type(held) in (torch.Tensor, torch.nn.Parameter) and self.flights.is_over(held.detach()):
+            return FLYING_WEIGHTS, True
         parts = self.parts(number, alike)
         if not parts:
             return None
