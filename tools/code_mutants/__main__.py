@@ -141,7 +141,8 @@ def measure_file(arguments, file, cases):
     text = Path(module_of(file).__file__).read_bytes()
     drawn = draw(mutants_of(file, text), training, before - training, arguments.seed)
     say("%s: %d mutants on %d lines that are run" % (file, len(drawn), len(training | before)))
-    measured = {document.key_of(Mutant(**row["mutant"])) for row in document.read(document.FIGURES)} if arguments.new else set()
+    known = [path for path in (document.FIGURES, Path(arguments.output)) if path.exists()] if arguments.new else []
+    measured = {document.key_of(Mutant(**row["mutant"])) for path in known for row in document.read(path)}
     with open(arguments.output, "a", encoding="utf-8") as out:
         pool, end = Pool(arguments.jobs, out), time.time() + 60 * arguments.minutes
         for number, mutant in enumerate(drawn):
@@ -246,7 +247,7 @@ def main():
     parser.add_argument("-o", "--output", default=str(ROOT / "build" / "code-mutants.jsonl"), help="a line is added for each mutant (build/code-mutants.jsonl)")
     parser.add_argument("--known", metavar="FILE", help="only extracts the mutants that the file lists; exit status 1 where one has another outcome")
     parser.add_argument("--at", type=int, metavar="RANKS", help="extracts those of tools/code_mutants/figures.jsonl that change a gradient at so many ranks")
-    parser.add_argument("--new", action="store_true", help="leaves out those that are in tools/code_mutants/figures.jsonl")
+    parser.add_argument("--new", action="store_true", help="leaves out those that are in tools/code_mutants/figures.jsonl, or in the output")
     parser.add_argument("--changing", action="store_true", help="only extracts those that change a gradient, and only writes these")
     parser.add_argument("--again", action="store_true", help="extracts again those of the output that were a match or undecided")
     parser.add_argument("--read", action="store_true", help="only counts what is there")
