@@ -59,9 +59,12 @@ def test_lines_stay_where_they_are(mutant):
 
 def test_the_same_seed_draws_the_same_and_as_many_of_one_line_as_of_another():
     found = mutants_of("a.py", SOURCE)
-    drawn = draw(found, {7, 10, 12}, 1)
-    assert drawn == draw(found[::-1], {7, 10, 12}, 1) != draw(found, {7, 10, 12}, 2)
+    drawn = draw(found, {7, 10, 12}, set(), 1)
+    assert drawn == draw(found[::-1], {7, 10, 12}, set(), 1) != draw(found, {7, 10, 12}, set(), 2)
     assert sorted(one.line for one in drawn[:3]) == [7, 10, 12] and {one.line for one in drawn} == {7, 10, 12}
     # Kinds of which more change gradients come first.
-    likely = [one.kind in LIKELY for one in draw(found, set(range(30)), 1)]
+    likely = [one.kind in LIKELY for one in draw(found, set(range(30)), set(), 1)]
     assert likely == sorted(likely, reverse=True) and True in likely and False in likely
+    # And what training runs before what only makes what it needs.
+    lines = [one.line for one in draw(found, {10, 12}, {7}, 1)]
+    assert 7 in lines and 7 not in lines[:lines.index(7)] and set(lines[lines.index(7):]) == {7}

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -39,16 +40,18 @@ def load(frameworks):
         framework.load()
 
 
-def judged(case, mutant, right, folder, ranks=None):
-    """A row of the figures: what ranks that really run get, and what the extraction says."""
-    begin = time.time()
-    row = {"framework": case.framework.name, "case": case.name, "ranks": ranks or case.ranks, "mutant": asdict(mutant)}
-    row["extracted"], row["said"] = extracting.extract(case, mutant, folder, ranks)
-    row["seconds"] = round(time.time() - begin, 1)
-    how, why, steps, _ = running.run(case, mutant, folder, limit=90)
+def judged(case, mutant, right, folder, is_changing=False):
+    """A row of the figures: what ranks that really run get, and what the extraction says. `is_changing`: it says nothing of those that change no gradient."""
+    row = {"framework": case.framework.name, "case": case.name, "ranks": case.ranks, "mutant": asdict(mutant)}
+    how, why, steps, _ = running.run(case, mutant, folder, limit=240)
     row["runs"], row["why"] = (running.compared(steps, right["plain"]), "") if how == running.SAME else (how, why)
+    if is_changing and row["runs"] != running.OTHER:
+        return row
+    begin = time.time()
+    row["extracted"], row["said"] = extracting.extract(case, mutant, folder, limit=300)
+    row["seconds"] = round(time.time() - begin, 1)
     if row["runs"] == running.OTHER:  # is it what becomes of gradients, or what backward yields?
-        how, why, steps, _ = running.run(case, mutant, folder, noise=True, limit=90)
+        how, why, steps, _ = running.run(case, mutant, folder, noise=True, limit=240)
         row["reduces"] = running.compared(steps, right["noise"]) if how == running.SAME else how
     return row
 
@@ -60,13 +63,12 @@ def baseline(case, folder):
         say("%s %s is not right: %s: %s" % (case.framework.name, case.name, verdict, said))
         return None
     right = {}
-    for name, noise in (("plain", False), ("noise", True)):
-        found = [running.run(case, None, folder, noise=noise) for _ in range(2)]
-        if any(how != running.SAME for how, *_ in found) or running.compared(found[0][2], found[1][2]) != running.SAME:
-            say("%s %s does not run, or not alike: %s" % (case.framework.name, case.name, [one[:2] for one in found]))
-            return None
-        right[name] = found[0][2]
-    right["lines"] = {file: running.run(case, None, folder, file=file)[3] for file in case.framework.files}
+    traced, *found = [running.run(case, None, folder, files=case.framework.files), running.run(case, None, folder), running.run(case, None, folder, noise=True)]
+    if any(how != running.SAME for how, *_ in (traced, *found)) or running.compared(traced[2], found[0][2]) != running.SAME:
+        say("%s %s does not run, or not alike: %s" % (case.framework.name, case.name, [one[:2] for one in (traced, *found)]))
+        return None
+    right["plain"], right["noise"] = (one[2] for one in found)
+    right["lines"] = {file: [{line for where, line in lines if where == file} for lines in traced[3]] for file in case.framework.files}
     return right
 
 
@@ -100,8 +102,9 @@ class Pool:
         if status == 0:
             row = json.loads(Path(folder, "row.json").read_text(encoding="utf-8"))
             self.rows.append(row)
-            self.out.write(json.dumps(row) + "\n")
-            self.out.flush()
+            if "extracted" in row:
+                self.out.write(json.dumps(row) + "\n")
+                self.out.flush()
         shutil.rmtree(folder, ignore_errors=True)
 
     def end(self):
@@ -134,11 +137,12 @@ def measure(arguments):
 def measure_file(arguments, file, cases):
     from planting import module_of
 
-    lines = set().union(*(right["lines"][file] for _, right in cases))
+    before, training = (set().union(*(right["lines"][file][place] for _, right in cases)) for place in (0, 1))
     text = Path(module_of(file).__file__).read_bytes()
-    drawn = draw(mutants_of(file, text), lines, arguments.seed)
-    say("%s: %d mutants on %d lines that are run" % (file, len(drawn), len(lines)))
-    measured = {document.key_of(Mutant(**row["mutant"])) for row in document.read(document.FIGURES)} if arguments.new else set()
+    drawn = draw(mutants_of(file, text), training, before - training, arguments.seed)
+    say("%s: %d mutants on %d lines that are run" % (file, len(drawn), len(training | before)))
+    known = [path for path in (document.FIGURES, Path(arguments.output)) if path.exists()] if arguments.new else []
+    measured = {document.key_of(Mutant(**row["mutant"])) for path in known for row in document.read(path)}
     with open(arguments.output, "a", encoding="utf-8") as out:
         pool, end = Pool(arguments.jobs, out), time.time() + 60 * arguments.minutes
         for number, mutant in enumerate(drawn):
@@ -146,10 +150,13 @@ def measure_file(arguments, file, cases):
                 break
             if not is_python(mutant, text) or document.key_of(mutant) in measured:
                 continue
-            there = [(case, right) for case, right in cases if mutant.line in right["lines"][file]]
+            there = [one for place in (1, 0) for one in cases if mutant.line in one[1]["lines"][file][place]]
+            there = [one for one in there if mutant.line in one[1]["lines"][file][1]] or there
             case, right = there[number % len(there)]
-            pool.start(lambda folder, case=case, right=right, mutant=mutant: judged(case, mutant, right, folder))
-        return pool.end()
+            pool.start(lambda folder, case=case, right=right, mutant=mutant: judged(case, mutant, right, folder, arguments.changing))
+        rows = pool.end()
+    say("%s: %s" % (file, ", ".join("%d %s" % pair[::-1] for pair in sorted(Counter(row["runs"] for row in rows).items()))))
+    return [row for row in rows if "extracted" in row]
 
 
 def plain(text):
@@ -240,7 +247,8 @@ def main():
     parser.add_argument("-o", "--output", default=str(ROOT / "build" / "code-mutants.jsonl"), help="a line is added for each mutant (build/code-mutants.jsonl)")
     parser.add_argument("--known", metavar="FILE", help="only extracts the mutants that the file lists; exit status 1 where one has another outcome")
     parser.add_argument("--at", type=int, metavar="RANKS", help="extracts those of tools/code_mutants/figures.jsonl that change a gradient at so many ranks")
-    parser.add_argument("--new", action="store_true", help="leaves out those that are in tools/code_mutants/figures.jsonl")
+    parser.add_argument("--new", action="store_true", help="leaves out those that are in tools/code_mutants/figures.jsonl, or in the output")
+    parser.add_argument("--changing", action="store_true", help="only extracts those that change a gradient, and only writes these")
     parser.add_argument("--again", action="store_true", help="extracts again those of the output that were a match or undecided")
     parser.add_argument("--read", action="store_true", help="only counts what is there")
     parser.add_argument("--write", action="store_true", help="with --read: adds it to tools/code_mutants/figures.jsonl, and writes docs/code-mutants.md")

@@ -12,6 +12,7 @@ SCRIPTS = Path(__file__).resolve().parent / "scripts"
 class Framework:
     name, modules, files, cases = "", (), (), {}
     losses = {}  # of cases whose backward is no gradient of a mean
+    in_parts = ()  # words of cases in which the optimizer below the framework's steps twice for a step of that: with one part of the parameters, and with the other
 
     def load(self):
         """Once, before ranks are forked."""
@@ -26,7 +27,7 @@ class Fsdp2(Framework):
     name = "fsdp2"
     modules = ("torch.distributed.fsdp", "torch.distributed.tensor.parallel")
     files = ("torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py", "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py")
-    cases = {"accumulated": 4, "each": 4, "replicated": 4, "mixed": 4, "divided": 4}
+    cases = {"accumulated": 4, "each": 4, "replicated": 4, "mixed": 4, "divided": 4, "accumulated_mixed": 4, "replicated_mixed": 4, "sometimes": 4, "prefetched": 4}
 
 
 class OnCpu(Framework):
@@ -50,14 +51,17 @@ class Megatron(OnCpu):
     files = ("megatron/core/distributed/finalize_model_grads.py", "megatron/core/distributed/param_and_grad_buffer.py",
              "megatron/core/distributed/distributed_data_parallel.py")
     losses = {"tokens": "token_sum"}
-    cases = {"pipeline": 8, "stages": 4, "sequences": 4, "overlap": 4, "tokens": 4, "average": 4}
+    cases = {"pipeline": 8, "stages": 4, "sequences": 4, "overlap": 4, "tokens": 4, "average": 4, "alone": 4, "padded": 4, "instances": 4, "exact": 4, "mixed": 4}
 
 
 class DeepSpeed(Framework):
     name = "deepspeed"
+    in_parts = ("groups", "parts")
     modules = ("deepspeed", "deepspeed.runtime.zero.muon.muon_optimizer")
     files = ("deepspeed/runtime/zero/stage_1_and_2.py", "deepspeed/runtime/zero/stage3.py", "deepspeed/runtime/engine.py")
-    cases = {"0": 4, "1": 4, "2": 4, "2 overlap_comm bf16": 4, "2 no-contiguous_gradients no-reduce_scatter": 4, "0 prescaled": 4, "3": 4}
+    cases = {"0": 4, "1": 4, "2": 4, "2 overlap_comm bf16": 4, "2 no-contiguous_gradients no-reduce_scatter": 4, "0 prescaled": 4, "3": 4,
+             "3 contiguous_gradients overlap_comm": 4, "3 no-reduce_scatter parts threes": 4, "3 persistent groups bf16": 4, "0 prescaled divided": 4, "0 threes fp32": 4,
+             "1 groups": 4, "1 round_robin_gradients threes": 4, "2 contiguous_gradients ones": 4, "2 fp32 bf16 groups": 4}
 
     def load(self):
         os.environ["DS_ACCELERATOR"] = "cpu"
@@ -74,9 +78,11 @@ class Case:
     ranks: int
     script: str = field(init=False)
     arguments: tuple = field(init=False)
+    calls: int = field(init=False)  # of optimizers' steps, for each step
 
     def __post_init__(self):
         self.script, self.arguments = str(SCRIPTS / (self.framework.name + "_step.py")), tuple(self.name.split())
+        self.calls = 2 if any(word in self.framework.in_parts for word in self.arguments) else 1
 
 
 def cases_of(framework):

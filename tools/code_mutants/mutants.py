@@ -214,14 +214,16 @@ def is_python(mutant, text):
     return True
 
 
-def draw(found, lines, seed):
-    """Those on these lines, in an order drawn with the seed: first those of kinds of which more change gradients (LIKELY), of these and of the others as
-    many of one line as of another."""
-    found = sorted((one for one in found if one.line in lines), key=lambda one: (one.begin, one.end, one.kind, one.new))
+def draw(found, training, before, seed):
+    """Those on these lines, in an order drawn with the seed: first those on lines that training runs, then those that were run `before` alone, which make what
+    training needs, and where most breaks end in an error; of each first those of kinds of which more change gradients (LIKELY); of these and of the others as many
+    of one line as of another."""
+    found = sorted(found, key=lambda one: (one.begin, one.end, one.kind, one.new))
     generator = random.Random("%s %d" % (found[0].file if found else "", seed))
     chosen = []
-    for likely in (True, False):
-        chosen += by_lines([one for one in found if (one.kind in LIKELY) == likely], generator)
+    for lines in (training, before):
+        for likely in (True, False):
+            chosen += by_lines([one for one in found if one.line in lines and (one.kind in LIKELY) == likely], generator)
     return chosen
 
 

@@ -15,6 +15,7 @@ import traceback
 
 STEPS = 2  # that are looked at
 SAME, ROUNDED, OTHER, DIES, HANGS = "same", "rounded", "other", "dies", "hangs"
+IDLE = 20  # seconds; of ranks all of which compute nothing for so long each waits for another
 ROUNDING = 1e-4  # of the largest element; what computes the same in another order stays far below it
 
 
@@ -32,10 +33,10 @@ class Gradients:
     """What optimizers of this process get in each step. `noise`: what backward yields is replaced by numbers that depend on nothing but rank, parameter
     and how often it was yielded, so that weights do not matter."""
 
-    def __init__(self, rank, noise):
+    def __init__(self, rank, noise, most):
         import torch
 
-        self.torch, self.rank, self.noise = torch, rank, noise
+        self.torch, self.rank, self.noise, self.most = torch, rank, noise, most
         self.steps, self.known, self.weights = [], {}, []
 
     def install(self):
@@ -55,7 +56,7 @@ class Gradients:
         self.steps.append([None if one.grad is None else self.local(one.grad) for group in optimizer.param_groups for one in group["params"]])
 
     def after_step(self, optimizer, *_):
-        if len(self.steps) >= STEPS:
+        if len(self.steps) >= self.most:
             raise Done()
 
     def before_forward(self, module, arguments):
@@ -79,27 +80,34 @@ class Gradients:
 
 
 class Lines:
-    """Which lines of a file functions of this process run."""
+    """Which lines of files functions of this process run, as (file, line): `before` a module computes, and in `training`, since."""
 
-    def __init__(self, file):
-        self.file, self.seen = file, set()
+    def __init__(self, files):
+        self.files, self.before, self.training = files, set(), set()
+        self.seen, self.known = self.before, {}
 
     def install(self):
+        from torch.nn.modules.module import register_module_forward_pre_hook
+
+        register_module_forward_pre_hook(self.trains)
         sys.settrace(self.trace)
         threading.settrace(self.trace)
 
+    def trains(self, module, arguments):
+        self.seen = self.training
+
     def trace(self, frame, event, argument):
-        if not frame.f_code.co_filename.endswith("/" + self.file):
-            return None
-        self.seen.add(frame.f_lineno)
-        return self.line
+        path = frame.f_code.co_filename
+        if path not in self.known:
+            self.known[path] = next((file for file in self.files if path.endswith("/" + file)), None)
+        return self.line(frame, event, argument) if self.known[path] else None
 
     def line(self, frame, event, argument):
-        self.seen.add(frame.f_lineno)
+        self.seen.add((self.known[frame.f_code.co_filename], frame.f_lineno))
         return self.line
 
 
-def rank_of(case, mutant, path, rank, port, noise, file):
+def rank_of(case, mutant, path, rank, port, noise, files):
     """One rank: writes what its optimizers got, or how it ended, into the file `path`."""
     from lockstep.extracting.environment import environment
 
@@ -112,7 +120,7 @@ def rank_of(case, mutant, path, rank, port, noise, file):
         from planting import plant
 
         plant(mutant)
-    gradients, lines, error = Gradients(rank, noise), Lines(file) if file else None, None
+    gradients, lines, error = Gradients(rank, noise, STEPS * case.calls), Lines(files) if files else None, None
     gradients.install()
     sys.argv = [case.script, *case.arguments]
     sys.path[0] = os.path.dirname(case.script)
@@ -128,13 +136,22 @@ def rank_of(case, mutant, path, rank, port, noise, file):
             traceback.print_exc()
     sys.settrace(None)
     with open(path + ".part", "wb") as out:
-        pickle.dump((error, gradients.steps, lines.seen if lines else None), out)
+        pickle.dump((error, gradients.steps, (lines.before, lines.training) if lines else None), out)
     os.rename(path + ".part", path)
     os._exit(0)
 
 
-def run(case, mutant, folder, noise=False, file=None, limit=60):
-    """(how it ended, a sentence, the gradients of all ranks, lines of `file` that were run). As each rank is a fork of this process, it has loaded all."""
+def seconds_of(process):
+    """That it has computed."""
+    try:
+        with open("/proc/%d/stat" % process, encoding="ascii") as file:
+            return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError):
+        return 0.0
+
+
+def run(case, mutant, folder, noise=False, files=(), limit=60):
+    """(how it ended, a sentence, the gradients of all ranks, lines of `files` that were run before the first forward pass, and since). As each rank is a fork of this process, it has loaded all."""
     port, paths, children = free_port(), [], {}
     for rank in range(case.ranks):
         path = os.path.join(folder, "rank-%d" % rank)
@@ -147,17 +164,22 @@ def run(case, mutant, folder, noise=False, file=None, limit=60):
                 output = os.open(os.path.join(folder, "output-%d" % rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 os.dup2(output, 1)
                 os.dup2(output, 2)
-                rank_of(case, mutant, path, rank, port, noise, file)
+                rank_of(case, mutant, path, rank, port, noise, files)
             finally:
                 os._exit(1)
         children[child] = rank
     end, failed = time.time() + limit, None
-    while children and time.time() < end:
+    idle, computed = time.time(), 0.0
+    while children and time.time() < end and time.time() < idle + IDLE:
         ended, status = os.waitpid(-1, os.WNOHANG)
         if not ended:
             time.sleep(0.02)
+            now = sum(map(seconds_of, children))
+            if now > computed + 0.05:
+                idle, computed = time.time(), now
         elif ended in children:
             rank = children.pop(ended)
+            idle, computed = time.time(), 0.0
             if status:
                 failed = "rank %d ended with status %d" % (rank, status)
                 break
@@ -171,12 +193,13 @@ def run(case, mutant, folder, noise=False, file=None, limit=60):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     if failed or hangs:
-        return (HANGS if hangs else DIES), failed or "no end within %d s" % limit, None, None
+        return (HANGS if hangs else DIES), failed or "no end within %d s" % (limit if time.time() >= end else IDLE), None, None
     read = []
     for path in paths:
         with open(path, "rb") as there:
             read.append(pickle.load(there))
-    return SAME, "", [steps for _, steps, _ in read], set().union(*(lines or () for *_, lines in read))
+    lines = [those for *_, those in read if those]
+    return SAME, "", [steps for _, steps, _ in read], tuple(set().union(*those) for those in zip(*lines))
 
 
 def compared(found, expected):

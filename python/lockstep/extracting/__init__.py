@@ -14,6 +14,9 @@ comm_hooks.py  DDP's hooks that torch refuses without a GPU
 numbers.py     the same of whole numbers that ranks put into them
 program.py     the capture that writes a rank's program
 playing.py     one rank: the script, its environment, where the capture begins and ends
+weights.py     whether modules compute with the weights that optimizers have
+parts.py       which elements of parameters those have that a framework wraps
+stepping.py    and whether these step with what the framework has
 ranks.py       which ranks are played, by processes that share what they import
 found.py       what they leave that others have to know
 alike.py       whether ranks along an axis yield one gradient or shares of one, as what they yield tells

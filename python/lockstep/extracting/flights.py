@@ -213,6 +213,12 @@ class Flights:
             if memory[1] < end and first < memory[2]:
                 flight.write(number)
 
+    def is_over(self, tensor):
+        """Whether one that nobody has waited for writes to this tensor."""
+        memory = memory_of(tensor)
+        return any(number is not None and memory[1] < end and first < memory[2] and flight.reason_of_mark.no_sum is not None
+                   for first, end, flight, number in (self.over.get(memory[0]._cdata, ()) if memory is not None else ()))
+
     @staticmethod
     def pass_by(flight, group):
         """A later collective of this group has ended: some backends have then ended those before it as well."""

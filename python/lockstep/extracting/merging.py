@@ -9,12 +9,20 @@ COMMON = ("adapter", "versions", "mesh", "data_axes", "loss")
 # What tells nothing of a program.
 LEFT_OUT = {"end": ("seconds", "overhead"), "result": ("clipped",), "parameter": ("start", "constant")}
 SIZES = ("elements", "input_splits", "output_splits")
-# Why a gap is there of which the first draw alone tells (weights.py).
+# Why a gap is there of which the first draw alone tells (weights.py, stepping.py).
 OTHER_WEIGHTS = "a module computes with other weights than those that the optimizers have"
 UNWRITTEN_WEIGHTS = "a module computes with weights in memory that nobody has written"
 OLD_WEIGHTS = "a module computes with the weights of before the last optimizer step"
 STRAY_WEIGHTS = "a module computes with weights of other elements than those that the optimizers have in these places"
-OF_WEIGHTS = (OTHER_WEIGHTS, UNWRITTEN_WEIGHTS, OLD_WEIGHTS, STRAY_WEIGHTS)
+FLYING_WEIGHTS = "a module computes with weights that an asynchronous collective brings, which nobody has waited for"
+NOT_DIVIDED = "the engine calls backward on another multiple of the loss than its gradient_accumulation_steps and its loss scale make"
+SKIPPED = "the engine skips its step, as after an overflow, and none of its gradients has overflowed"
+NO_STEP = "the optimizer that the engine has wrapped does not step with the gradients that the engine has"
+OTHER_GRADIENTS = "the optimizer that the engine has wrapped steps with other gradients than the engine has"
+OTHER_SCALE = "the optimizer that the engine has wrapped steps with another multiple of the gradients that the engine has, and nothing clips them"
+NOT_CLIPPED = "the optimizer that the engine has wrapped steps with gradients that are clipped, and to no norm that the engine allows, or not all by one factor"
+OF_FIRST_DRAW = (OTHER_WEIGHTS, UNWRITTEN_WEIGHTS, OLD_WEIGHTS, STRAY_WEIGHTS, FLYING_WEIGHTS, NOT_DIVIDED, SKIPPED, NO_STEP, OTHER_GRADIENTS, OTHER_SCALE,
+                 NOT_CLIPPED)
 
 
 class Different(Exception):
@@ -208,7 +216,7 @@ class Merged:
         """Both draws of a rank must do the same."""
         last = max((place for place, event in enumerate(own) if event["event"] == "step"), default=len(own))
         # What follows the last step has been made of gradients, and is none.
-        own = [event for event in own[:last + 1] if event["event"] != "gap" or event["why"] not in OF_WEIGHTS]
+        own = [event for event in own[:last + 1] if event["event"] != "gap" or event["why"] not in OF_FIRST_DRAW]
         other = self.drawn.pop(rank, None)
         if other is None or other[0] == draw:
             self.drawn[rank] = draw, own

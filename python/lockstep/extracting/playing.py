@@ -170,9 +170,8 @@ class CaptureStart:
         shims.on_optimizer(self.made)
         pipelining.on_schedule(self.before_schedule)
         lockstep._extraction = self.captured
-        following = self.session.following
         register_optimizer_step_pre_hook(self.before_step)
-        register_optimizer_step_post_hook(lambda *_: setattr(following, "stepping", False))
+        register_optimizer_step_post_hook(self.after_step)
 
     def before_forward(self, module, arguments):
         if self.run is not None:
@@ -207,6 +206,7 @@ class CaptureStart:
         """Where a model is first called within the optimizer's step, by its closure, it is looked for now. Later steps may be those of other models."""
         self.stepped.add(id(optimizer))
         if self.run is not None:
+            self.run.steps_within(optimizer)
             if self.is_chosen:
                 self.run.gaps.step_of_another(optimizer)
             return
@@ -216,6 +216,10 @@ class CaptureStart:
         roots = [one for one in modules if id(one) not in inner]
         if len(roots) == 1:
             self.attach(roots[0], optimizer)
+
+    def after_step(self, *_):
+        if self.run is not None:
+            self.run.has_stepped_within()
 
     def tell_unstepped(self):
         """The script was stopped before optimizers of other models have stepped."""

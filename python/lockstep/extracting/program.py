@@ -15,6 +15,7 @@ from lockstep.extracting.local_form import is_unknown
 from lockstep.extracting.norms import Norms
 from lockstep.extracting.pipelining import name_by_stage
 from lockstep.extracting.session import Noise
+from lockstep.extracting.stepping import Stepping
 from lockstep.extracting.weights import Weights
 from lockstep.mesh import is_over_data
 from lockstep.parameters import held_by, is_dtensor, local_of
@@ -82,10 +83,11 @@ class ProgramRun(Run):
             self.adapter.begin()
         self.adapter.parameters.first = True  # what a hook of the script makes of a gradient is followed as well
         self.adapter.parameters.unsharded = self.unsharded
-        self.weights = Weights(self.adapter.parameters.all, session.following.unwritten)
+        self.weights = Weights(self.adapter, session.following)
         self.session, self.following, self.most = session, session.following, most
         self.noise = Noise(self.rank, session.draw)
         self.norms = Norms(self)
+        self.stepping = Stepping(self) if self.adapter.name == "deepspeed" else None
         self.yielded = False  # by a backward pass of this step
         self.computed = False  # a module, so that there may be one
         self.has_others = False  # of what the optimizers get in this step, what is neither zero nor wrong: what other ranks have yielded, or numbers that come from nowhere
@@ -98,6 +100,7 @@ class ProgramRun(Run):
         with self.following.pause():
             self.norms.start()
             super().start()
+            self.undo += self.stepping.install() if self.stepping else []
             self.session.record_with(self.issued)
             return self
 
@@ -262,9 +265,23 @@ class ProgramRun(Run):
     def before_step(self, optimizer):
         self.session.look()
         with torch.no_grad(), self.following.pause():
-            self.weights.before_step()
+            if self.session.draw == 0:
+                self.weights.before_step()
+            if self.stepping and self.session.draw == 0 and self.active():
+                self.stepping.begin(self.step)
         super().before_step(optimizer)
         self.following.stepping = True
+
+    def steps_within(self, optimizer):
+        """One of torch's is about to step, which a framework may have wrapped."""
+        if self.stepping and self.active():
+            with torch.no_grad(), self.following.pause():
+                self.stepping.steps(optimizer)
+        self.weights.has_stepped = True
+
+    def has_stepped_within(self):
+        if not (self.stepping and self.stepping.within):  # else it may do so again
+            self.following.stepping = False
 
     def finish_step(self):
         """Where nothing was yielded, that optimizers get nothing is as it should be, and yet nobody trains."""

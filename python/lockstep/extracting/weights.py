@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a module computes with the weights that the optimizers have: under FSDP2, which gathers them from shards before.
+"""Whether a module computes with the weights that the optimizers have: under FSDP2, which gathers them from shards before, and under DeepSpeed and Megatron-core's
+distributed optimizer, which gather them from parts after a step, or before a module computes.
 
 Gradients are followed whatever weights they were computed with. But what is gathered can be told here, where all other ranks are taken to have put in the same
 as this one: each rank's part begins with the elements of this rank's shard. Its own part always does.
@@ -8,8 +9,9 @@ as this one: each rank's part begins with the elements of this rank's shard. Its
 import torch
 import torch.distributed as dist
 
-from lockstep.extracting.merging import OLD_WEIGHTS, OTHER_WEIGHTS, STRAY_WEIGHTS, UNWRITTEN_WEIGHTS
+from lockstep.extracting.merging import FLYING_WEIGHTS, OLD_WEIGHTS, OTHER_WEIGHTS, STRAY_WEIGHTS, UNWRITTEN_WEIGHTS
 from lockstep.extracting.numbers import FEW
+from lockstep.extracting.parts import gathered, parts_of
 from lockstep.extracting.unwritten import ANYTHING
 from lockstep.parameters import is_dtensor, local_of
 
@@ -61,28 +63,65 @@ def differences(shards, before, tensor, alike):
             yield whole.narrow(dim, place * size, length), own.narrow(dim, 0, length)
 
 
-class Weights:
-    """`gathered`: by number of a parameter, what differences() is given. `all`: the parameters; `unwritten`: unwritten.Unwritten."""
+def is_gathered(part, alike):
+    """Whether nothing but what this rank has comes out. Of few numbers ranks may get what others have really put in."""
+    if part.group is None or part.size <= FEW:
+        return False
+    return alike is None or not alike.axes or not alike.covers(dist.get_process_group_ranks(part.group))
 
-    def __init__(self, parameters, unwritten):
-        self.all, self.unwritten, self.gathered, self.old = parameters, unwritten, {}, {}
+
+class Weights:
+    """`gathered`: by number of a parameter, what differences() is given. `adapter`: whose parameters they are; `following`: following.Following."""
+
+    def __init__(self, adapter, following):
+        self.adapter, self.all, self.unwritten, self.flights = adapter, adapter.parameters.all, following.unwritten, following.flights
+        self.gathered, self.old = {}, {}
+        self.of_parts = None  # as parts.gathered() gives it; None where it is to be found
+        self.has_stepped = False  # before, weights are what a script has made of them
 
     def before_step(self):
-        self.old = {number: local_of(shards.sharded_param.detach()).clone() for number, (shards, *_) in self.gathered.items()}
+        self.old = {number: [local_of(shards.sharded_param.detach()).clone()] for number, (shards, *_) in self.gathered.items()}
+        held = {one.number: one.held.detach().reshape(-1) for one in self.all if isinstance(one.held, torch.Tensor) and not is_dtensor(one.held)}
+        for number, (whole, _) in gathered(parts_of(self.adapter)).items():
+            # What is there, if it is, and what it would be if the parts of now were gathered.
+            self.old[number] = [held[number].clone(), whole] if held[number].numel() == whole.numel() else [whole]
+        self.of_parts = None
+
+    def parts(self, number, alike):
+        """What differs, with what it should be."""
+        if number in self.gathered:
+            return list(differences(*self.gathered[number], alike))
+        if self.of_parts is None and self.has_stepped:
+            self.of_parts = gathered([part for part in parts_of(self.adapter) if is_gathered(part, alike)])
+        if number not in (self.of_parts or {}):
+            return []
+        whole, known = self.of_parts[number]
+        held = next(one.held for one in self.all if one.number == number).detach().reshape(-1)
+        if held.numel() != whole.numel() or held.device != whole.device:  # it is not there
+            return []
+        different = known & (held != whole)
+        for kind in (torch.bfloat16, torch.float16):  # in which they may have been sent
+            different &= held != whole.to(kind).to(held.dtype)
+        return [(torch.where(known, held, whole), whole)] if bool(different.any()) else []
 
     def wrong(self, number, alike):
         """Why a module computes with other weights than the optimizers have, and whether it is certain that nobody means it to: where they are of memory that
         nobody has written, or those of the step before, or weights of other elements. None where it does not."""
-        parts = list(differences(*self.gathered[number], alike)) if number in self.gathered else []
+        held = next(one.held for one in self.all if one.number == number)
+        if type(held) in (torch.Tensor, torch.nn.Parameter) and self.flights.is_over(held.detach()):
+            return FLYING_WEIGHTS, True
+        parts = self.parts(number, alike)
         if not parts:
             return None
         # What is one number everywhere, and that number, was not written by an operation that should have, either.
         if any(self.unwritten.of(part) is not None or bool((part == ANYTHING).all()) for part, _ in parts):
             return UNWRITTEN_WEIGHTS, True
-        old = self.old.get(number)
-        if old is not None and are_old(parts, old):
+        if any(are_old(parts, old) for old in self.old.get(number, ())):
             return OLD_WEIGHTS, True
-        shards = [local_of(one.held).detach().reshape(-1) for one in self.all if isinstance(one.held, torch.Tensor) and one.held.is_floating_point()]
+        if number in self.gathered:
+            shards = [local_of(one.held).detach().reshape(-1) for one in self.all if isinstance(one.held, torch.Tensor) and one.held.is_floating_point()]
+        else:
+            shards = [whole[known] for whole, known in self.of_parts.values()]
         if any(has_run_of(part, own, shards) for part, own in parts):
             return STRAY_WEIGHTS, True
         return OTHER_WEIGHTS, False

@@ -13,6 +13,16 @@ from torch.distributed.tensor import Shard
 MICRO_BATCHES, STEPS = 2, 2
 
 
+class Sometimes(nn.Sequential):
+    """Of its modules the second is left out in every other pass."""
+
+    count = 0
+
+    def forward(self, inputs):
+        self.count += 1
+        return self[2](self[0](inputs) if self.count % 2 else self[1](self[0](inputs)))
+
+
 class Block(nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -24,13 +34,13 @@ class Block(nn.Module):
         return inputs + self.down(torch.tanh(self.up(self.norm(inputs))))
 
 
-def sharded(size=10, shape=None, **options):
+def sharded(size=10, shape=None, kind=nn.Sequential, **options):
     """Two blocks that are units, and what is left. Of many ranks each has more than the 16 numbers that an extraction takes for counts."""
     world = dist.get_world_size()
     size, last = (size, 8) if world <= 8 else (4 * world + size, 4 * world)
     mesh = init_device_mesh("cpu", shape or (world,), mesh_dim_names=("replicate", "shard") if shape else ("shard",))
     torch.manual_seed(3)
-    model = nn.Sequential(Block(size), Block(size), nn.Linear(8, last))
+    model = kind(Block(size), Block(size), nn.Linear(8, last))
     for block in model[:2]:
         fully_shard(block, mesh=mesh, **options)
     return fully_shard(model, mesh=mesh, **options)
@@ -74,6 +84,34 @@ def divided():
     for module in (model, *model[:2]):
         module.set_gradient_divide_factor(float(dist.get_world_size()))
         module.set_force_sum_reduction_for_comms(True)
+    train(model)
+
+
+def accumulated_mixed():
+    """Gradients of the first micro-batch wait, whole, in the type in which they are reduced."""
+    train(sharded(mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)),
+          lambda model, is_first: model.set_requires_gradient_sync(not is_first))
+
+
+def replicated_mixed():
+    """Partly reduced ones of the first micro-batch wait."""
+    train(sharded(shape=(2, dist.get_world_size() // 2), mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)),
+          lambda model, is_first: model.set_requires_all_reduce(not is_first))
+
+
+def sometimes():
+    """With parameters of which a micro-batch yields nothing, and weights that stay whole between micro-batches."""
+    def first(model, is_first):
+        model.set_reshard_after_backward(not is_first)
+        model.set_is_last_backward(not is_first)
+    train(sharded(kind=Sometimes), first)
+
+
+def prefetched():
+    model = sharded(reshard_after_forward=True)
+    model.set_modules_to_forward_prefetch([model[0]])
+    model[0].set_modules_to_forward_prefetch([model[1]])
+    model[1].set_modules_to_backward_prefetch([model[0]])
     train(model)
 
 

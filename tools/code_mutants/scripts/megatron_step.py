@@ -19,6 +19,7 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel.schedules import get_forward_backward_func
+from megatron.core.transformer.module import Float16Module
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 LENGTH, VOCABULARY, MICRO_BATCHES = 8, 32, 2
@@ -29,6 +30,12 @@ CASES = {
     "sequences": ({"tp": 2}, {}),
     "overlap": ({}, {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True, "bucket_size": 300}),
     "tokens": ({"tp": 2, "tokens": True}, {}),
+    "alone": ({}, {"overlap_grad_reduce": True, "bucket_size": 300}),
+    "padded": ({}, {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "bucket_size": 300, "pad_buckets_for_high_nccl_busbw": True,
+                    "average_in_collective": True}),
+    "instances": ({"instances": 2}, {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "bucket_size": 300, "num_distributed_optimizer_instances": 2}),
+    "exact": ({}, {"use_distributed_optimizer": True, "reduce_scatter_with_fp32_accumulation": True, "bucket_size": 300}),
+    "mixed": ({"mixed": True}, {"use_distributed_optimizer": True, "overlap_grad_reduce": True, "overlap_param_gather": True, "bucket_size": 300}),
     "average": ({}, {"average_in_collective": True, "use_distributed_optimizer": True, "bucket_size": 300}),
 }
 
@@ -37,21 +44,25 @@ def main(case):
     sizes, options = CASES[case]
     tp, pp, tokens_count = sizes.get("tp", 1), sizes.get("pp", 1), sizes.get("tokens", False)
     dist.init_process_group("nccl")
-    parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, create_gloo_process_groups=False)
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, create_gloo_process_groups=False,
+                                             num_distributed_optimizer_instances=sizes.get("instances", 1))
     torch.manual_seed(3)
     more = {"pipeline_dtype": torch.float32, "batch_p2p_comm": False} if pp > 1 else {}
+    types = {"bf16": True, "params_dtype": torch.bfloat16} if "mixed" in sizes else {}
     config = TransformerConfig(
         num_layers=pp, hidden_size=8 * tp, num_attention_heads=tp, ffn_hidden_size=8 * tp, use_cpu_initialization=True, attention_dropout=0.0,
         hidden_dropout=0.0, masked_softmax_fusion=False, bias_dropout_fusion=False, persist_layer_norm=False, tensor_model_parallel_size=tp,
         pipeline_model_parallel_size=pp, sequence_parallel=tp > 1, gradient_accumulation_fusion=False,
-        calculate_per_token_loss=tokens_count, finalize_model_grads_func=finalize_model_grads, **more)
+        calculate_per_token_loss=tokens_count, finalize_model_grads_func=finalize_model_grads, **more, **types)
     model = GPTModel(config, get_gpt_layer_local_spec(), vocab_size=VOCABULARY, max_sequence_length=LENGTH,
                      position_embedding_type="learned_absolute", pre_process=parallel_state.is_pipeline_first_stage(),
                      post_process=parallel_state.is_pipeline_last_stage(), share_embeddings_and_output_weights=True)
+    if types:
+        model = Float16Module(config, model)
     model = DistributedDataParallel(config, DistributedDataParallelConfig(grad_reduce_in_fp32=True, **options), model)
     if options.get("overlap_grad_reduce"):
         config.no_sync_func = model.no_sync
-    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=0.01, clip_grad=0.0, overlap_param_gather=options.get("overlap_param_gather", False),
+    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=0.01, clip_grad=0.0, **types, overlap_param_gather=options.get("overlap_param_gather", False),
                                                        use_distributed_optimizer=options.get("use_distributed_optimizer", False)),
                                        [model], use_gloo_process_groups=False)
     data = dist.get_group_rank(parallel_state.get_data_parallel_group(), dist.get_rank())

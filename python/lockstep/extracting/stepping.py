@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the optimizer gets that really steps, where a framework has wrapped one: under DeepSpeed, whose engine has gradients of parts of parameters, hands them to the
+optimizer in the place of its own parts, and steps with it. What the engine has is looked at before (program.py). Here it is looked whether the optimizer steps with that,
+by the numbers, which are noise. In the first draw alone.
+
+And by what the engine multiplies the loss that it was handed before its backward pass begins.
+"""
+
+import torch
+
+from lockstep.extracting.merging import NO_STEP, NOT_CLIPPED, NOT_DIVIDED, OTHER_GRADIENTS, OTHER_SCALE, SKIPPED
+from lockstep.extracting.parts import parts_of
+from lockstep.measuring import unseen
+from lockstep.optimizers import Replaced
+from lockstep.parameters import local_of
+from lockstep.roots import SAME, SCALES, number_of, only_input_of
+
+ZERO = ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3")  # whose scale the loss gets
+CLOSE = 1e-2  # of the largest number: no type of gradients has less than eight binary digits
+
+
+def factor_between(root, node):
+    """By what the scalar that a node of autograd's graph yields was multiplied to be the root; None where the graph does not say."""
+    at, factor = root, 1.0
+    while at is not node:
+        name = type(at).__name__
+        if name in SCALES:
+            other = number_of(at)
+            if not other:
+                return None
+            factor = factor / other if name == "DivBackward0" else factor * other
+        elif name not in SAME:
+            return None
+        at = only_input_of(at)
+        if at is None:
+            return None
+    return factor
+
+
+def ratio_of(found, handed):
+    """By what all elements were multiplied; None where it is not one number."""
+    found, handed = found.to(torch.float64), handed.to(torch.float64)
+    largest = int(handed.abs().argmax())
+    ratio = float(found[largest] / handed[largest])
+    return ratio if bool(((found - ratio * handed).abs() <= CLOSE * abs(ratio) * handed[largest].abs()).all()) else None
+
+
+class Stepping:
+    """Of a run (program.ProgramRun) of a DeepSpeed engine."""
+
+    def __init__(self, run):
+        self.run, self.engine, self.zero = run, run.adapter.engine, run.adapter.zero
+        self.optimizer = self.zero if isinstance(self.zero, torch.optim.Optimizer) else getattr(self.zero, "optimizer", None)
+        self.handed, self.found, self.loss = {}, {}, None
+        self.within = False  # the engine's step, in which the optimizer may step several times
+
+    def install(self):
+        found = [Replaced(self.engine, "_take_model_step", self.around_step)]
+        if self.run.session.draw or not isinstance(self.optimizer, torch.optim.Optimizer):
+            return found
+        if self.zero is self.optimizer or type(self.zero).__name__ in ZERO:
+            found += [Replaced(self.engine, "backward", self.around_backward), Replaced(torch.autograd, "backward", self.around_pass)]
+        return found
+
+    # The loss.
+
+    def around_backward(self, original):
+        def backward(loss, *arguments, **keys):
+            scales = keys.get("scale_wrt_gas", arguments[1] if len(arguments) > 1 else True)
+            self.loss = (loss.grad_fn, scales) if isinstance(loss, torch.Tensor) and loss.grad_fn is not None else None
+            try:
+                return original(loss, *arguments, **keys)
+            finally:
+                self.loss = None
+        return backward
+
+    def scale(self):
+        return 1.0 if self.zero is self.optimizer else float(getattr(self.zero, "loss_scale", 1.0))
+
+    def around_pass(self, original):
+        def backward(*arguments, **keys):
+            if self.loss is not None and not self.run.in_backward():
+                self.begins(arguments[0] if arguments else keys.get("tensors"))
+            return original(*arguments, **keys)
+        return backward
+
+    def begins(self, root):
+        """A backward pass of the engine."""
+        if not isinstance(root, torch.Tensor) or root.grad_fn is None:
+            return
+        node, scales = self.loss
+        with unseen(root):
+            factor = factor_between(root.grad_fn, node)
+        expected = self.scale() / (self.engine.gradient_accumulation_steps() if scales else 1)
+        if factor is not None and abs(factor - expected) > 1e-6 * expected and not getattr(self.engine, "torch_autocast_z0_gradscaler", None):
+            self.say(NOT_DIVIDED, [parameter.number for parameter in self.run.adapter.parameters.all if not parameter.frozen], self.run.step, True)
+
+    # The step.
+
+    def around_step(self, original):
+        def take(*arguments, **keys):
+            self.within = True
+            try:
+                result = original(*arguments, **keys)
+            finally:
+                self.within = self.run.following.stepping = False
+            with torch.no_grad(), self.run.following.pause():
+                self.end()
+            return result
+        return take
+
+    def begin(self, step):
+        """What the engine has now."""
+        self.step, self.handed, self.found = step, {}, {}
+        gradients = {}
+        for parameter, pieces, _ in self.run.adapter.results(self.zero):
+            if pieces:
+                gradients[parameter.number] = torch.cat([local_of(flat).reshape(-1) for _, flat, _ in pieces])
+        for part in parts_of(self.run.adapter):
+            number = part.parameter.number
+            flat = gradients.get(number)
+            if flat is not None and flat.numel() == part.count and bool(flat.any()) and bool(flat.isfinite().all()):
+                self.handed[number] = part, flat.clone()
+
+    def steps(self, optimizer):
+        """It is about to."""
+        if optimizer is not self.optimizer:
+            return
+        own = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+        for number, (part, flat) in self.handed.items():
+            if id(part.main) in own:
+                gradient = part.main.grad
+                found = None if gradient is None else local_of(gradient).reshape(-1)[part.first:part.first + part.count]
+                self.found[number] = ratio_of(found, flat) if found is not None and found.numel() == part.count else 0.0
+
+    def end(self):
+        handed, found = self.handed, self.found
+        self.handed, self.found = {}, {}
+        if not handed:
+            return
+        if getattr(self.zero, "overflow", False) and not found:
+            self.say(SKIPPED, list(handed), self.step, True)
+            return
+        self.say(NO_STEP, [number for number in handed if found.get(number, 0.0) == 0.0], self.step, True)
+        others = [number for number, ratio in found.items() if ratio is None]
+        # Where it has an optimizer that makes something else of gradients, another factor may be no mistake.
+        makes_others = getattr(self.zero, "use_muon", False) or getattr(self.zero, "zenflow", False)
+        limit = self.engine.gradient_clipping()
+        self.say(OTHER_GRADIENTS, others, self.step, not (limit > 0 or makes_others))
+        factors = {number: ratio * self.scale() for number, ratio in found.items() if ratio}
+        if not factors or makes_others:
+            return
+        if limit > 0:
+            if not self.is_clipped(handed, factors, limit):
+                self.say(NOT_CLIPPED, list(factors), self.step, True)
+        else:
+            self.say(OTHER_SCALE, [number for number, factor in factors.items() if abs(factor - 1) > CLOSE], self.step, True)
+
+    def is_clipped(self, handed, factors, limit):
+        """Whether it can be so: all by one factor, which is at most 1. And what this rank alone has is no more than all may be; twice as much where noise took the
+        place of what other ranks have as well, and is counted once."""
+        least, most = min(factors.values()), max(factors.values())
+        if least < 0 or most > min(1, least) * (1 + CLOSE):
+            return False
+        own = sum(float(handed[number][1].to(torch.float64).square().sum()) * (factor / self.scale()) ** 2 for number, factor in factors.items())
+        return own ** 0.5 <= 2 * limit
+
+    def say(self, why, numbers, step, is_certain):
+        if numbers:
+            self.run.say_wrong(why, sorted(numbers), step, is_certain)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether `lockstep extract` sees that the optimizer that a framework has wrapped steps with something else than the framework has, or not at all, that modules compute
+with weights that it has not made, and that a loss is multiplied: of a small engine that does what DeepSpeed's ZeRO 1 does, with its names. That of DeepSpeed itself is
+looked at by tests/python/code_mutants.json."""
+
+import json
+import sys
+
+import pytest
+
+from test_extract import extract, judged
+from torch_ranks import nightly, torch_python
+
+pytestmark = pytest.mark.skipif(torch_python() is None, reason="no Python with torch (LOCKSTEP_TORCH_PYTHON names one)")
+
+SCRIPT = """
+import sys, types
+import torch, torch.distributed as dist
+sys.modules["deepspeed"] = types.ModuleType("deepspeed")
+sys.modules["deepspeed"].__version__ = "0"
+dist.init_process_group("gloo")
+torch.manual_seed(3)
+class DeepSpeedZeroOptimizer:
+    overflow, loss_scale = False, 1.0
+    def __init__(self, model):
+        self.real_dp_process_group, self.bit16_groups, self.averaged_gradients = [dist.group.WORLD], [list(model.parameters())], {}
+        flat = torch.cat([one.detach().reshape(-1) for one in model.parameters()])
+        self.bit16_groups_flat, begin = [flat], 0
+        for one in model.parameters():
+            one.data = flat[begin:begin + one.numel()].view_as(one)
+            begin += one.numel()
+        self.size = flat.numel() // dist.get_world_size()
+        self.part = flat[self.size * dist.get_rank():][:self.size]
+        self.single_partition_of_fp32_groups = [self.part.clone()]
+        self.optimizer = torch.optim.SGD(self.single_partition_of_fp32_groups, lr=0.1)
+    def reduce(self):
+        own = torch.empty(self.size)
+        dist.reduce_scatter_tensor(own, torch.cat([one.grad.reshape(-1) for one in self.bit16_groups[0]]))
+        self.averaged_gradients[0] = [own / dist.get_world_size()]
+        for one in self.bit16_groups[0]:
+            one.grad = None
+    def step(self):
+        main, = self.single_partition_of_fp32_groups
+        main.grad = self.averaged_gradients.pop(0)[0]
+        GIVE
+        STEP
+        COPY
+        GATHER
+class DeepSpeedEngine(torch.nn.Module):
+    __module__ = "deepspeed.engine"
+    def __init__(self, model):
+        super().__init__()
+        self.module, self.optimizer, self.micro = model, DeepSpeedZeroOptimizer(model), 0
+    zero_optimization_stage = lambda self: 1
+    gradient_accumulation_steps = lambda self: 2
+    gradient_clipping = lambda self: CLIPS
+    def forward(self, inputs):
+        return self.module(inputs)
+    def backward(self, loss, retain_graph=False, scale_wrt_gas=True):
+        loss = DIVIDED
+        loss.backward()
+    def _take_model_step(self):
+        self.optimizer.step()
+    def step(self):
+        self.micro += 1
+        if self.micro % 2 == 0:
+            self.optimizer.reduce()
+            self._take_model_step()
+engine = DeepSpeedEngine(torch.nn.Sequential(torch.nn.Linear(8, 12), torch.nn.Tanh(), torch.nn.Linear(12, 8)))
+for micro_batch in range(6):
+    engine.backward(engine(torch.randn(4, 8)).square().mean())
+    engine.step()
+"""
+RIGHT = {"GIVE": "pass", "STEP": "self.optimizer.step()", "COPY": "self.part.copy_(main)", "GATHER": "dist.all_gather_into_tensor(self.bit16_groups_flat[0], self.part.clone())",
+         "CLIPS": "0.0", "DIVIDED": "loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss"}
+# By name: what is there in the place of that, and what is found.
+CASES = {
+    "right": ({}, ""),
+    "right, clipped": ({"GIVE": "main.grad.div_(2 * main.grad.norm())", "CLIPS": "1.0"}, ""),
+    "right, with a norm that is not clipped": ({"CLIPS": "1000.0"}, ""),
+    "right, of a type with fewer digits": ({"GIVE": "main.grad = main.grad.bfloat16().float()"}, ""),
+    "right, of zeros and behind another optimizer": ({"GIVE": "main.zero_()", "STEP": "torch.optim.SGD([torch.zeros(3)], lr=0.1).step(); self.optimizer.step()"}, ""),
+    "right, gathered in a type with fewer digits": ({"GATHER": "whole = self.bit16_groups_flat[0].bfloat16(); dist.all_gather_into_tensor(whole, self.part.bfloat16());"
+                                                               " self.bit16_groups_flat[0].copy_(whole)"}, ""),
+    "right, waited for": ({"GATHER": "dist.all_gather_into_tensor(self.bit16_groups_flat[0], self.part.clone(), async_op=True).wait()"}, ""),
+    "never": ({"STEP": "pass"}, "does not step with the gradients"),
+    "with another tensor": ({"GIVE": "self.optimizer.param_groups[0]['params'] = [torch.zeros(3)]"}, "does not step with the gradients"),
+    "without a gradient": ({"GIVE": "main.grad = None"}, "does not step with the gradients"),
+    "with zeros": ({"GIVE": "main.grad.zero_()"}, "does not step with the gradients"),
+    "with other gradients": ({"GIVE": "main.grad = main.grad.roll(1)"}, "steps with other gradients"),
+    "with a multiple": ({"GIVE": "main.grad.mul_(2)"}, "steps with another multiple"),
+    "with a larger norm than is allowed": ({"GIVE": "main.grad.div_(main.grad.norm() / 3)", "CLIPS": "1.0"}, "to no norm that the engine allows"),
+    "with a multiple, where it clips": ({"GIVE": "main.grad.mul_(2)", "CLIPS": "1000.0"}, "to no norm that the engine allows"),
+    "not, as after an overflow": ({"GIVE": "self.overflow = True; return"}, "none of its gradients has overflowed"),
+    "weights that nobody gathers": ({"GATHER": "pass"}, "a module computes with the weights of before the last optimizer step"),
+    "weights that nobody copies": ({"COPY": "pass"}, "a module computes with the weights of before the last optimizer step"),
+    "weights that nobody waits for": ({"GATHER": "dist.all_gather_into_tensor(self.bit16_groups_flat[0], self.part.clone(), async_op=True)"},
+                                      "a module computes with weights that an asynchronous collective brings"),
+    "a loss that is multiplied": ({"DIVIDED": "loss * self.gradient_accumulation_steps()"}, "the engine calls backward on another multiple of the loss"),
+}
+WITH_EVERY_CHANGE = ("never", "weights that nobody copies")
+
+
+@pytest.mark.parametrize("name", [one if one in WITH_EVERY_CHANGE else pytest.param(one, marks=nightly) for one in CASES])
+def test_an_optimizer_that_is_wrapped_steps_with_what_the_engine_has(tmp_path, name):
+    changes, why = CASES[name]
+    text = SCRIPT
+    for place, line in dict(RIGHT, **changes).items():
+        text = text.replace(place, line)
+    (tmp_path / "script.py").write_text(text)
+    extract(tmp_path / "step.json", tmp_path / "script.py", loss="mean", steps=2)
+    report = judged("check", tmp_path / "step.json")
+    assert report["verdict"] == ("mismatch" if why else "match"), json.dumps(report)[:2000]
+    assert why in json.dumps(report)
+    wrong = {one["step"] for one in report["results"] if one["verdict"] != "right"}
+    assert wrong == (set() if not why else {1} if "weights" in why else {0, 1})
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__, *sys.argv[1:]]))
