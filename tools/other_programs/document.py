@@ -1,0 +1,4 @@
+class Results:
+    def __init__(self, path): pass
+    def add(self, *a): pass
+    def counts(self): return {}
