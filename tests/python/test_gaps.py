@@ -125,6 +125,9 @@ EXPECTED = {
     "sampled_and_not_divided": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1 where 1/2 was expected: uniform factor 2, invisible to Adam"),
     "gradient_for_a_log": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, torch.autograd.grad was called for these parameters beside"
                            " backward passes, and may have added to no gradient" + NOT_JUDGED % "2.weight and 1 other"),
+    "recomputed_in_backward": ("match", (8, 0, 0), [0, 1], None),
+    "recomputed_and_added_by_hand": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, torch.autograd.grad was called for these parameters within"
+                                     " a backward pass, which has yielded nothing of them itself" + NOT_JUDGED % "0.weight and 1 other"),
     "forgotten_layer": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, gradients were set to zero between micro-batches"
                         + NOT_JUDGED % "0.weight and 1 other"),
     "reduced_in_step": ("undecided", (0, 0, 16), [0, 1], "in optimizer steps 0 and 1, a collective reduces the gradient within the optimizer's own step,"
