@@ -549,8 +549,8 @@ def constant_gradients_that_nobody_zeroed(out):
 
 
 @case(2)
-def means_that_nothing_divides(out, together=False, divisor=1):
-    """Two means in a step: parts of one batch, or losses that are to be added up, which `together` says."""
+def means_that_nothing_divides(out, together=False, divisor=1, count=2):
+    """Some means in a step: parts of one batch, or losses that are to be added up, which `together` says."""
     model = DistributedDataParallel(net())
     optimizer = sgd(model.parameters())
     with captured(model, optimizer, out) as run:
@@ -558,7 +558,7 @@ def means_that_nothing_divides(out, together=False, divisor=1):
             optimizer.zero_grad()
             if together:
                 run.micro_batch()
-            for micro in range(2):
+            for micro in range(count):
                 (lost(model, step, micro) / divisor).backward()
             optimizer.step()
 
@@ -604,6 +604,8 @@ def losses_that_come_from_a_generator(out):
 
 
 variant("means_that_are_divided", 2, means_that_nothing_divides, divisor=2)
+variant("means_of_half_a_square", 2, means_that_nothing_divides, divisor=4)
+variant("means_that_are_divided_twice", 2, means_that_nothing_divides, divisor=9, count=3)
 variant("means_that_are_to_be_added_up", 2, means_that_nothing_divides, together=True)
 
 
