@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of which little is left to tell coefficients by.
+// Results of which nothing is left.
 #include <algorithm>
 #include <cmath>
 
@@ -52,32 +52,4 @@ TEST_CASE("what float16 rounds to zero where it is reduced is undecided, and wha
     CHECK(missing.verdict() == PieceVerdict::wrong);
     CHECK(missing.findings.at(0).what == "nothing arrived");
   }
-}
-
-TEST_CASE("contributions that are nearly one get a formula of other parameters, or none") {
-  // Rank 1's bias is rank 0's but for roundings: the optimizer of rank 0 gets rank 0's alone.
-  const auto run = [](bool with_weight) {
-    const test::Folder folder;
-    test::RunWriter writer(folder.path(), {});
-    writer.parameter(0, "weight", 3000);
-    writer.parameter(1, "bias", 300);
-    const auto a = test::drawn(3000, 1), b = test::drawn(3000, 2), bias = test::drawn(300, 3),
-               apart = test::drawn(300, 4);
-    std::vector<double> other(300);
-    for (std::size_t i = 0; i < other.size(); ++i) other[i] = test::rounded(bias[i] + 2e-6 * apart[i], Dtype::float32);
-    for (int rank = 0; rank < 2; ++rank) {
-      if (with_weight) writer.contribution(rank, 0, 0, 0, 0, rank == 0 ? a : b);
-      writer.contribution(rank, 0, 0, 1, 0, rank == 0 ? bias : other);
-      if (with_weight) writer.result(rank, 0, 0, 0, rank == 0 ? a : b);
-      writer.result(rank, 0, 1, 0, rank == 0 ? bias : other);
-      writer.step(rank, 0, 1);
-    }
-    writer.finish();
-    return verify_run(folder.path());
-  };
-  for (const VerifyFinding& finding : run(true).findings)
-    CHECK(finding.what.find("uniform factor 1,") == std::string::npos);
-  for (const VerifiedPiece& piece : run(true).pieces) CHECK(piece.formula == (piece.ranks.front() == 0 ? "g0" : "g1"));
-  for (const VerifyFinding& finding : run(false).findings)
-    CHECK(finding.what.find("uniform factor 1,") == std::string::npos);
 }
