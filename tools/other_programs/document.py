@@ -10,7 +10,7 @@ def counts(listed):
     wrong = [one for one in mistakes if one.verdict == "mismatch"]
     return {"programs": len(listed), "projects": len({program.project for program in listed.values()}), "mistakes": len(mistakes), "mismatch": len(wrong),
             "said": sum(1 for one in wrong if one.formula or one.says), "placed": sum(1 for one in wrong if one.place),
-            "undecided": sum(1 for one in mistakes if one.verdict == "undecided"), "match": sum(1 for one in mistakes if one.verdict == "match")}
+            "undecided": sum(1 for one in mistakes if one.verdict == "undecided")}
 
 
 def said(entry):
@@ -34,8 +34,8 @@ def row(name, program):
 def table(listed):
     number = counts(listed)
     lines = ["%(programs)d programs of %(projects)d projects, %(mistakes)d mistakes: %(mismatch)d are a mismatch, %(said)d of these with the formula or words that"
-             " the list has, %(placed)d with the step at fault or the line; %(undecided)d are undecided, with what is not known; %(match)d are a match, for what" %
-             number, "a script does before backward is taken as it is.", "", "| program | what | ranks | right | mistakes put in, and what `verify` says |",
+             " the list has, %(placed)d with the step at fault or the line; %(undecided)d are undecided, with what is not known." %
+             number, "", "| program | what | ranks | right | mistakes put in, and what `verify` says |",
              "|---|---|---|---|---|"]
     return "\n".join(lines + [row(name, program) for name, program in listed.items()]) + "\n"
 
