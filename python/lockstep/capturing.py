@@ -271,7 +271,7 @@ class Run:
 
     def contribute(self, parameter, gradient):
         """Called by autograd with what a backward pass yields for a parameter, before anything is added to it."""
-        if not self.active():
+        if gradient is None or not self.active() or self.gaps.within_pass(parameter):  # none: a function's own backward has returned none
             return
         begin = time.perf_counter()
         if self.depth == 0:  # a framework that calls autograd's engine by itself

@@ -25,6 +25,7 @@ class Gaps:
         self.clipped = {}  # parameters by number: clipped since their optimizer stepped
         self.stepping = None  # the step whose results an optimizer steps with now
         self.asking = 0  # within torch.autograd.grad
+        self.nested = 0  # and that within a backward pass
         self.told = set()
         self.added = set()  # parameters whose optimizer adds up what it gets, in its step
         self.seen = None  # what look_for_change() compares with
@@ -33,6 +34,7 @@ class Gaps:
     def new_step(self):
         self.yielded, self.kept, self.witness = {}, {}, None  # parameters by number; the smallest with a gradient that is not zero
         self.asked, self.passed = set(), set()
+        self.recomputed = set()  # parameters that torch.autograd.grad was called for within the backward pass
         self.zeroed = []  # micro-batches before which gradients were set to zero
         self.last = -1  # micro-batch that yielded something
         self.changed = False  # parameters, since a backward pass of the step
@@ -77,6 +79,10 @@ class Gaps:
         self.look_for_zeroed(self.run.micro if self.run.told else self.run.micro + 1)
 
     def after_pass(self):
+        lost = self.recomputed - set(self.yielded)
+        if lost:
+            self.say("torch.autograd.grad was called for these parameters within a backward pass, which has yielded nothing of them itself", lost)
+        self.recomputed = set()
         if self.run.adapter.in_grad:
             self.kept.update((number, one) for number, one in self.yielded.items() if one.held.grad is not None)
             smallest = sorted(self.kept.values(), key=lambda parameter: parameter.held.numel())
@@ -137,6 +143,12 @@ class Gaps:
                 self.gets_from_others(parameter, "what other ranks have put in at %s" % call)
                 return
 
+    def within_pass(self, parameter):
+        """Whether what comes is asked for by a function's own backward, as by activation checkpointing: what that makes of it, the pass yields."""
+        if self.nested:
+            self.recomputed.add(parameter.number)
+        return self.nested > 0
+
     def contributes(self, parameter):
         self.yielded[parameter.number] = parameter
         self.last = self.run.micro
@@ -146,11 +158,14 @@ class Gaps:
         def grad(*arguments, **keys):
             if sys._getframe(1).f_globals.get("__name__") == PIPELINING:  # which adds to .grad what it gets of weights
                 return original(*arguments, **keys)
+            nested = self.run.in_backward()
             self.asking += 1
+            self.nested += nested
             try:
                 return original(*arguments, **keys)
             finally:
                 self.asking -= 1
+                self.nested -= nested
         return grad
 
     # Optimizer steps.

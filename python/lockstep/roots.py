@@ -81,12 +81,20 @@ class Roots:
         self.all.append((self.run.micro, factor, self.sites.innermost(sys._getframe(1))))
 
     def not_divided(self):
-        """Why what the optimizers get is several times a mean over the batch, as it seems; None where nothing says so."""
+        """Why what the optimizers get is several times a mean over the batch, or a part of it, as it seems; None where nothing says so."""
         count = len(self.run.tokens)
         passes = {micro for micro, _, _ in self.all}
         if self.run.loss != "local_mean" or self.run.told or self.run.gaps.zeroed or count < 2 or len(self.all) != count or len(passes) != count:
             return None
-        if {factor for _, factor, _ in self.all} != {1.0} or len({site for _, _, site in self.all}) > 1:
+        factors = {factor for _, factor, _ in self.all}
+        if len(factors) > 1 or None in factors or len({site for _, _, site in self.all}) > 1:
+            return None
+        factor = factors.pop()
+        # Of two, a quarter may be half of what is half a square already.
+        if count > 2 and abs(factor * count * count - 1) < 1e-6:
+            return ("%s calls backward on %d means that are divided by %d, which is twice by %d: if the parts of one batch are divided once here and once in"
+                    " a framework, the gradient is 1/%d of its mean" % (self.all[0][2], count, count * count, count, count))
+        if factor != 1.0:
             return None
         return ("%s calls backward on %d means that it does not divide by %d: if they are parts of one batch, the gradient is %d times its mean; if they are"
                 " to be added up, one run.micro_batch() before the first of them says that they belong together" % (self.all[0][2], count, count, count))

@@ -245,9 +245,17 @@ class CellVerifier {
       return;
     }
     if (!cell_formulas_.known()) return cell_formulas_.without_loss(finding, found);
+    if (faded(problem))
+      return set_undecided(
+          finding, fmt::format("nothing arrived, and what is expected is so small that {}, in which it was reduced, "
+                               "rounds it to zero",
+                               name_of(problem.coarsest)));
     const bool repeats = found.told_apart && found.uniform && repeats_earlier();
-    if ((!found.told_apart || repeats) && try_formulas(finding, problem, repeats)) return;
-    finding.open = !found.told_apart || repeats;
+    const bool hidden = hides_expected(found);
+    const bool others_alone = found.told_apart && (repeats || hidden || !found.exact());
+    if ((!found.told_apart || others_alone) && try_formulas(finding, problem, others_alone)) return;
+    finding.open = !found.told_apart || repeats || hidden;
+    if (hidden) return set_undecided(finding, "contributions are so much alike that rounding hides their coefficients");
     // What clipping left of earlier steps is no small fraction.
     if (!found.exact())
       set_wrong(finding, cell_formulas_.kind(found),
@@ -257,6 +265,29 @@ class CellVerifier {
     if (!found.told_apart)
       piece.why = fmt::format("{} cannot be told apart, so this is the simplest of several formulas",
                               counted(problem.columns.size(), "contribution"));
+  }
+
+  /// Whether nothing of the result is left and all of what is expected may lie below half of the smallest number that a
+  /// recorded type has, as a gradient that is rounding alone does in float16.
+  bool faded(const Problem& problem) const {
+    if (!is_zero(problem.result) || problem.columns.empty()) return false;
+    Vector expected(problem.result.size());
+    for (const Column* column : problem.columns) {
+      const double factor = to_double(*column->expected);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += factor * column->values[i];
+    }
+    double energy = 0;
+    for (const double one : expected) energy += squared(one);
+    return energy <= squared(smallest_spacing(problem.coarsest) / 2) * problem.elements;
+  }
+
+  /// Whether noise is so large that the coefficients may be those that are expected, although these do not explain the
+  /// result: contributions of ranks that are nearly one.
+  bool hides_expected(const Explanation& found) const {
+    return !found.stale && std::all_of(found.entered.begin(), found.entered.end(), [](const ColumnCoefficient& one) {
+      if (one.exact) return *one.exact == *one.column->expected;
+      return std::abs(one.value - to_double(*one.column->expected)) <= 7 * one.error;
+    });
   }
 
   void unexplained(PieceFinding& finding, const Problem& problem, const Explanation& found) {

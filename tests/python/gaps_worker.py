@@ -549,8 +549,8 @@ def constant_gradients_that_nobody_zeroed(out):
 
 
 @case(2)
-def means_that_nothing_divides(out, together=False, divisor=1):
-    """Two means in a step: parts of one batch, or losses that are to be added up, which `together` says."""
+def means_that_nothing_divides(out, together=False, divisor=1, count=2):
+    """Some means in a step: parts of one batch, or losses that are to be added up, which `together` says."""
     model = DistributedDataParallel(net())
     optimizer = sgd(model.parameters())
     with captured(model, optimizer, out) as run:
@@ -558,7 +558,7 @@ def means_that_nothing_divides(out, together=False, divisor=1):
             optimizer.zero_grad()
             if together:
                 run.micro_batch()
-            for micro in range(2):
+            for micro in range(count):
                 (lost(model, step, micro) / divisor).backward()
             optimizer.step()
 
@@ -604,12 +604,51 @@ def losses_that_come_from_a_generator(out):
 
 
 variant("means_that_are_divided", 2, means_that_nothing_divides, divisor=2)
+variant("means_of_half_a_square", 2, means_that_nothing_divides, divisor=4)
+variant("means_that_are_divided_twice", 2, means_that_nothing_divides, divisor=9, count=3)
 variant("means_that_are_to_be_added_up", 2, means_that_nothing_divides, together=True)
 
 
 @case(2)
 def gradient_for_a_log(out):
     in_two(out, before=lambda model, step: torch.autograd.grad(lost(model.module, step), list(model.module[2].parameters())))
+
+
+class Recomputed(torch.autograd.Function):
+    """Computes forward again in its backward, as activation checkpointing by hand does, and hands the parameters' gradients on or keeps them."""
+
+    @staticmethod
+    def forward(context, inputs, layer, hands_on, *parameters):
+        context.inputs, context.layer, context.hands_on, context.parameters = inputs, layer, hands_on, parameters
+        return layer(inputs)
+
+    @staticmethod
+    def backward(context, gradient):
+        inputs = context.inputs.detach().requires_grad_(True)
+        with torch.enable_grad():
+            again = context.layer(inputs)
+        found = torch.autograd.grad(again, [inputs, *context.parameters], gradient)
+        if context.hands_on:
+            return (found[0], None, None, *found[1:])
+        for parameter, one in zip(context.parameters, found[1:]):
+            parameter.grad = one if parameter.grad is None else parameter.grad + one
+        return (found[0], None, None, *(None for _ in context.parameters))
+
+
+def recomputed(out, hands_on):
+    model = net()
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            hidden = Recomputed.apply(data(step), model[0], hands_on, *model[0].parameters())
+            model[1:](hidden).square().mean().backward()
+            average(model)
+            optimizer.step()
+
+
+variant("recomputed_in_backward", 2, recomputed, hands_on=True)
+variant("recomputed_and_added_by_hand", 2, recomputed, hands_on=False)
 
 
 @case(2)

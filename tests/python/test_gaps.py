@@ -123,11 +123,15 @@ EXPECTED = {
     "losses_that_come_from_a_generator": ("match", (8, 0, 0), [0, 1], None),
     "constant_gradients_that_nobody_zeroed": ("mismatch", (4, 4, 0), [0, 1], "what earlier optimizer steps left is still in it: nobody zeroed the gradient"),
     "means_that_are_divided": ("match", (8, 0, 0), [0, 1], None),
+    "means_of_half_a_square": ("match", (8, 0, 0), [0, 1], None),
     "means_that_are_to_be_added_up": ("match", (8, 0, 0), [0, 1], None),
     "sampled": ("match", (8, 0, 0), [0, 1], None),
     "sampled_and_not_divided": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1 where 1/2 was expected: uniform factor 2, invisible to Adam"),
     "gradient_for_a_log": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, torch.autograd.grad was called for these parameters beside"
                            " backward passes, and may have added to no gradient" + NOT_JUDGED % "2.weight and 1 other"),
+    "recomputed_in_backward": ("match", (8, 0, 0), [0, 1], None),
+    "recomputed_and_added_by_hand": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, torch.autograd.grad was called for these parameters within"
+                                     " a backward pass, which has yielded nothing of them itself" + NOT_JUDGED % "0.weight and 1 other"),
     "forgotten_layer": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, gradients were set to zero between micro-batches"
                         + NOT_JUDGED % "0.weight and 1 other"),
     "reduced_in_step": ("undecided", (0, 0, 16), [0, 1], "in optimizer steps 0 and 1, a collective reduces the gradient within the optimizer's own step,"
@@ -139,10 +143,17 @@ EXPECTED = {
 }
 
 
+MEANS = {
+    "means_that_nothing_divides": "2 means that it does not divide by 2: if they are parts of one batch, the gradient is 2",
+    "means_that_are_divided_twice": "3 means that are divided by 9, which is twice by 3: if the parts of one batch are divided once here and once in a"
+                                    " framework, the gradient is 1/3 of its mean",
+}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gaps")
-    ran(folder, 2, [*EXPECTED, "clipped_twice", "means_that_nothing_divides"], program="gaps_worker.py")
+    ran(folder, 2, [*EXPECTED, "clipped_twice", *MEANS], program="gaps_worker.py")
     return folder
 
 
@@ -165,11 +176,12 @@ def test_what_cannot_be_known_is_undecided_and_the_rest_is_judged(folder, name):
         assert said in everything
 
 
-def test_means_of_several_micro_batches_that_nothing_divides_are_told(folder):
-    found = verified(folder, "means_that_nothing_divides")
+@pytest.mark.parametrize("name", MEANS)
+def test_means_of_several_micro_batches_that_are_not_divided_once_are_told(folder, name):
+    found = verified(folder, name)
     gap, = found.report["gaps"]
     assert found.verdict == "undecided" and found.report["counts"]["right"] == 8
-    assert "in means_that_nothing_divides calls backward on 2 means that it does not divide by 2: if they are parts of one batch, the gradient is 2" in gap
+    assert "in means_that_nothing_divides calls backward on " + MEANS[name] in gap
 
 
 def test_a_constant_gradient_that_nobody_zeroed_is_one_mistake_with_the_others(folder):
