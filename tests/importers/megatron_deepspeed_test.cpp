@@ -172,6 +172,7 @@ TEST_CASE("without --deepspeed its arguments are no silent Megatron-LM") {
 TEST_CASE("experts beside an argument of Megatron-DeepSpeed are not those of Megatron-LM") {
   const std::string experts = "--disable-bias-linear --num-experts 4 ";
   CHECK(mistakes_beside(experts, "").empty());
+  CHECK(mistakes_beside(experts + "--log-batch-size-to-tensorboard", "").empty());
   for (const std::string argument : {"--topk 2", "--expert-interval 2", "--create-moe-param-group",
                                      "--enable-expert-tensor-parallelism", "--moe-loss-coeff 0.01", "--zero-stage 1"})
     CHECK(tells(mistakes_beside(experts + argument, ""), "--num-experts: Megatron-LM does not know " +
