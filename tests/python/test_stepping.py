@@ -108,7 +108,7 @@ def test_an_optimizer_that_is_wrapped_steps_with_what_the_engine_has(tmp_path, n
     for place, line in dict(RIGHT, **changes).items():
         text = text.replace(place, line)
     (tmp_path / "script.py").write_text(text)
-    extract(tmp_path / "step.json", tmp_path / "script.py", loss="mean", steps=2)
+    extract(tmp_path / "step.json", tmp_path / "script.py", loss="local_mean", steps=2)
     report = judged("check", tmp_path / "step.json")
     assert report["verdict"] == ("mismatch" if why else "match"), json.dumps(report)[:2000]
     assert why in json.dumps(report)

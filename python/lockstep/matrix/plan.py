@@ -103,7 +103,7 @@ class Experiment:
         if isinstance(self.versions, str) and not re.fullmatch(r"[^.][^ ]*\.\.[^. ][^ ]*", self.versions):
             self.fail("versions is %s: expected \"FIRST..LAST\", such as \"0.12.0..0.19.8\", or a list" % shown(self.versions))
         self.arguments = self.several(given, "arguments", str, [])
-        self.losses = self.several(given, "losses", str, ["mean"])
+        self.losses = self.several(given, "losses", str, ["local_mean"])
         for loss in self.losses:
             if loss not in LOSSES:
                 self.fail("there is no loss %s: expected %s%s" % (shown(loss), ", ".join(LOSSES), nearest(loss, LOSSES)))

@@ -15,7 +15,7 @@ optimizer = MuonWithAuxAdam([{"params": hidden, "lr": 0.02, "weight_decay": 0.01
                              {"params": others, "lr": 3e-4, "betas": (0.9, 0.95), "weight_decay": 0.01, "use_muon": False}])
 model = torch.nn.parallel.DistributedDataParallel(model)
 torch.manual_seed(1 + dist.get_rank())
-lockstep.attach(model, optimizer, loss="mean")
+lockstep.attach(model, optimizer, loss="local_mean")
 for _ in range(2):
     optimizer.zero_grad()
     for micro_batch in range(2):

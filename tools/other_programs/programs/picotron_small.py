@@ -43,7 +43,7 @@ if dp * cp > 1:
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 shards = {"*q_proj.weight": {"tp": 0}, "*k_proj.weight": {"tp": 0}, "*v_proj.weight": {"tp": 0}, "*out_proj.weight": {"tp": 1}, "*up_proj.weight": {"tp": 0},
           "*gate_proj.weight": {"tp": 0}, "*down_proj.weight": {"tp": 1}, "*embedding.weight": {"tp": 0}, "*final_proj.weight": {"tp": 0}}
-run = lockstep.attach(model, optimizer, loss="mean", mesh={"dp": dp, "pp": pp, "cp": cp, "tp": tp}, shards=shards if tp > 1 else None)
+run = lockstep.attach(model, optimizer, loss="local_mean", mesh={"dp": dp, "pp": pp, "cp": cp, "tp": tp}, shards=shards if tp > 1 else None)
 for step in range(2):
     optimizer.zero_grad()
     for micro_batch in range(2):
