@@ -111,10 +111,10 @@ def test_a_matrix_goes_on_where_it_was_ended_and_says_what_each_release_does(run
     assert (done.returncode, done.stderr) == (1, "")
     *lines, counts = done.stdout.splitlines()
     assert lines == [
-        "experiment  versions                   layout   options  loss  verdict   formula    right is   where",
-        "averaged    averaging 1.0 to 1.1 (2)   ranks=2  kind=a   mean  match     (g0+g1)/2  (g0+g1)/2",
-        "averaged    averaging 1.2              ranks=2  kind=a   mean  error                           rank 0 ended with RuntimeError: no such thing",
-        "averaged    averaging 1.10 to 2.0 (2)  ranks=2  kind=a   mean  mismatch  (g0+g1)/4  (g0+g1)/2  every contribution came with 1/4 where 1/2 was expected:"
+        "experiment  versions                   layout   options  loss        verdict   formula    right is   where",
+        "averaged    averaging 1.0 to 1.1 (2)   ranks=2  kind=a   local_mean  match     (g0+g1)/2  (g0+g1)/2",
+        "averaged    averaging 1.2              ranks=2  kind=a   local_mean  error                           rank 0 ended with RuntimeError: no such thing",
+        "averaged    averaging 1.10 to 2.0 (2)  ranks=2  kind=a   local_mean  mismatch  (g0+g1)/4  (g0+g1)/2  every contribution came with 1/4 where 1/2 was expected:"
         " uniform factor 1/2, invisible to Adam; all_reduce sum at averaging.py:12 in reduce",
         ""]
     assert counts.startswith("5 combinations of 5 versions: 2 match, 2 mismatch, 1 error; ")
@@ -187,7 +187,7 @@ GOOD = {"name": '"a"', "package": '"p"', "script": '"train.py"', "layouts": "[{d
     ({"script": "'other.py'"}, "experiment 'a': FOLDER/other.py: there is no such script"),
     ({"versions": "'1.0'"}, "experiment 'a': versions is '1.0': expected \"FIRST..LAST\", such as \"0.12.0..0.19.8\", or a list"),
     ({"versions": "[]"}, "experiment 'a': versions is []: expected a list of versions, or \"FIRST..LAST\""),
-    ({"losses": "['means']"}, "experiment 'a': there is no loss 'means': expected mean, sum, token_mean, token_sum (did you mean \"mean\"?)"),
+    ({"losses": "['token_means']"}, "experiment 'a': there is no loss 'token_means': expected local_mean, sum, token_mean, token_sum (did you mean \"token_mean\"?)"),
     ({"layouts": None}, "experiment 'a': layouts is None: expected a list of tables"),
     ({"layouts": "[{dp = 0}]"}, "experiment 'a': layouts: dp is 0: expected a number of ranks"),
     ({"layouts": "[{}]"}, "experiment 'a': a layout has neither ranks nor axes: expected {ranks = 4} or {dp = 2, sp = 2}"),
