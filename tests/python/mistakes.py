@@ -36,7 +36,7 @@ def on_part_of_the_ranks():
 
 
 def on_different_axes():
-    meshes = [SimpleNamespace(mesh=torch.arange(2), mesh_dim_names=(name,)) for name in ("tp", "ep")]
+    meshes = [SimpleNamespace(mesh=torch.arange(2), mesh_dim_names=(name,)) for name in ("tp", "pp")]
     with patch.object(torch.distributed, "get_world_size", lambda: 2):
         mesh_of_all(meshes, False)
 

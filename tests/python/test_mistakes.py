@@ -21,7 +21,7 @@ EXPECTED = {
     "twice": "each run needs one of its own", "not started": "outside of the capture", "compiled": "give collectives=False",
     "mesh without names": "give mesh=, the whole mesh", "mesh without a name": "1 axis without a name", "another run": "replace that run with overwrite=True",
     "mesh of part": "DTensors on the ranks [0], of a mesh whose axes on all 2 ranks",
-    "different meshes": "different axes (tp and ep): give mesh=",
+    "different meshes": "different axes (tp and pp): give mesh=",
     "loss in verify": "or None (did you mean \"token_mean\"?)", "loss in run": "'avg': expected \"local_mean\", \"sum\", \"token_mean\", \"token_sum\" or None",
     "out is None": "out is None: expected the path", "out is a file": "cannot be written (File exists): choose another with out=",
     "out below a file": "cannot be written (Not a directory)", "out is not there": "cannot be written (", "out is no path": "null byte",
