@@ -79,8 +79,10 @@ struct RankStep {
   int micro_batches = 0;
   std::vector<std::optional<std::int64_t>> tokens;  ///< by micro-batch
   std::vector<SketchedTensor> contributions, results;
-  /// The dtype with the fewest digits in which a reduction ran.
-  std::optional<Dtype> coarsest_reduction;
+  /// The dtype with the fewest digits in which a collective carried gradients, and by parameter where it is known
+  /// which.
+  std::optional<Dtype> coarsest_call;
+  std::map<int, Dtype> coarsest_of;
 };
 
 /// A collective that a rank called. Not sends and receives, which meet in pairs.

@@ -26,8 +26,14 @@ bool is_even(std::string_view op) {
   return row != nullptr && row->even;
 }
 
+/// Who puts nothing in has no type, as of a scatter all but its root.
+bool have_one_type(const CapturedCollective& one, const CapturedCollective& other) {
+  return one.dtype == other.dtype || (one.dtype.empty() && one.elements == 0) ||
+         (other.dtype.empty() && other.elements == 0);
+}
+
 bool meet(const CapturedCollective& one, const CapturedCollective& other) {
-  return one.number == other.number && one.op == other.op && one.dtype == other.dtype && one.reduce == other.reduce &&
+  return one.number == other.number && one.op == other.op && have_one_type(one, other) && one.reduce == other.reduce &&
          one.root == other.root && (!is_even(one.op) || one.elements == other.elements);
 }
 

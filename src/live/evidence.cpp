@@ -46,8 +46,8 @@ bool Evidence::explains(const VerifiedPiece& piece, const Formula& formula) {
   for (const auto& [parameter, step] : steps) {
     for (const RankRecord& rank : run_.ranks) {
       const auto found = rank.steps.find(step);
-      if (found != rank.steps.end() && found->second.coarsest_reduction)
-        problem.coarsest = coarser(problem.coarsest, *found->second.coarsest_reduction);
+      if (found != rank.steps.end() && found->second.coarsest_call)
+        problem.coarsest = coarser(problem.coarsest, *found->second.coarsest_call);
     }
     const Expected expected(run_, loss_, step);
     kept.push_back(

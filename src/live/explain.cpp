@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "src/diagnosis/kind_of_mistake.h"
 #include "src/live/fractions.h"
@@ -119,6 +120,7 @@ class Search {
     }
     check_fractions(result);
     result.right = result.of_expected && result.explained && result.exact_factor && result.exact_factor->is_one();
+    if (result.right) find_hidden(result);
     return result;
   }
 
@@ -135,6 +137,31 @@ class Search {
         return false;
     }
     return true;
+  }
+
+  /// Takes each rank's contributions away: linear in the columns, as each is taken with the ranks that yielded it.
+  void find_hidden(Explanation& result) const {
+    std::map<int, Vector> without;
+    for (std::size_t j = 0; j < result.entered.size(); ++j) {
+      const Column& column = *result.entered[j].column;
+      if (column.members.empty() || is_zero(column.values)) continue;
+      const double share = result.entered[j].value * scaled_.basis.scale() / static_cast<double>(column.members.size());
+      for (const auto& [rank, micro_batch] : column.members) {
+        Vector& left = without.try_emplace(rank, finest_.prediction).first->second;
+        for (std::size_t i = 0; i < left.size(); ++i) left[i] -= share * column.values[i];
+      }
+    }
+    for (const auto& [rank, left] : without) {
+      result.came.insert(rank);
+      if (near(left)) result.hidden.insert(rank);
+    }
+    if (!told_apart_) return;
+    for (std::size_t j = 0; j < result.entered.size(); ++j) {
+      ColumnCoefficient& one = result.entered[j];
+      if (!result.hidden.contains(one.column->rank)) continue;
+      one.value = finest_.coefficients[j];
+      one.error = finest_.coefficient_errors[j];
+    }
   }
 
   /// All fractions together must explain as much as the numbers that they were rounded from.

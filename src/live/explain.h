@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "lockstep/mistake.h"
@@ -32,6 +33,9 @@ struct Explanation {
   bool right = false;              ///< uniform, expected, and the factor is 1 within noise
   bool stale = false;              ///< columns of earlier optimizer steps are in it
   double residual = 0, noise = 0;  ///< as in Fit
+  /// Only where `right`: ranks of which contributions other than zeros came, and of these those without which the
+  /// result would be right as well, since rounding hides what they yield beside the others.
+  std::set<int> came, hidden;
 
   bool exact() const;
 };

@@ -196,13 +196,18 @@ class Reader {
     const std::string op = event.required_text("op"), name = text_if_any(event, "dtype");
     const symbolic::ProgramOperation* row = symbolic::program_operation_named(op);
     if (row == nullptr || !row->in_pairs) record_.collectives.push_back(call(event, op, name, step));
-    if (row == nullptr || !row->reduces) return;
-    // Activations that are reduced round no gradient.
+    // Activations round no gradient. Where what a call carried was not recorded, it is taken for gradients if it
+    // reduces.
     const Json* carried = event.find("parameters");
-    if (carried != nullptr && carried->items().empty()) return;
+    if (carried != nullptr ? carried->items().empty() : row == nullptr || !row->reduces) return;
     for (const Dtype dtype : {Dtype::float32, Dtype::float64, Dtype::bfloat16, Dtype::float16}) {
       if (name != name_of(dtype)) continue;
-      step.coarsest_reduction = coarser(step.coarsest_reduction.value_or(dtype), dtype);
+      step.coarsest_call = coarser(step.coarsest_call.value_or(dtype), dtype);
+      if (carried == nullptr) continue;
+      for (const int parameter : declared(event, "parameters")) {
+        Dtype& own = step.coarsest_of.try_emplace(parameter, dtype).first->second;
+        own = coarser(own, dtype);
+      }
     }
   }
 

@@ -104,6 +104,9 @@ class Union {
         for (SketchedTensor& tensor : *tensors) tensor.parameter = number[at(tensor.parameter)];
       }
       for (int& parameter : content.waiting) parameter = number[at(parameter)];
+      std::map<int, Dtype> coarsest;
+      for (const auto& [parameter, dtype] : content.coarsest_of) coarsest.emplace(number[at(parameter)], dtype);
+      content.coarsest_of = std::move(coarsest);
     }
     for (int& parameter : rank.run_parameters) parameter = number[at(parameter)];
     for (CapturedCollective& call : rank.collectives) {

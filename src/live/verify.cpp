@@ -5,11 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
 #include "src/base/at.h"
 #include "src/base/counted.h"
+#include "src/live/cell_formulas.h"
 #include "src/live/chosen_parameters.h"
 #include "src/live/collective_order.h"
 #include "src/live/extraction_norms.h"
@@ -164,17 +166,25 @@ class Verifier {
     live::Cells& cells = cells_[step];
     expected_.try_emplace(step, run_, loss_, step);
     Dtype coarsest = Dtype::float64;
+    std::map<int, Dtype> coarsest_of;
     for (const live::RankRecord& rank : run_.ranks) {
       const auto found = rank.steps.find(step);
       if (found == rank.steps.end()) continue;
       const live::RankStep& content = found->second;
       result_.micro_batches = std::max(result_.micro_batches, content.micro_batches);
-      coarsest = live::coarser(coarsest, content.coarsest_reduction.value_or(coarsest));
+      coarsest = live::coarser(coarsest, content.coarsest_call.value_or(coarsest));
+      for (const auto& [parameter, dtype] : content.coarsest_of) {
+        Dtype& own = coarsest_of.try_emplace(parameter, dtype).first->second;
+        own = live::coarser(own, dtype);
+      }
       for (const live::SketchedTensor& tensor : content.contributions)
         cell(cells, step, tensor).contributions.push_back(&tensor);
       for (const live::SketchedTensor& tensor : content.results) cell(cells, step, tensor).results.push_back(&tensor);
     }
-    for (auto& [key, cell] : cells) cell.coarsest = coarsest;
+    for (auto& [key, cell] : cells) {
+      cell.coarsest = coarsest;
+      if (const auto own = coarsest_of.find(cell.parameter); own != coarsest_of.end()) cell.own_coarsest = own->second;
+    }
   }
 
   static live::Cell& cell(live::Cells& cells, int step, const live::SketchedTensor& tensor) {
@@ -244,6 +254,7 @@ class Verifier {
       context.patterns = &patterns;
       all();
     }
+    doubt_hidden(of_cells);
     const live::SameData same_data(run_, files_, expected_.at(step), step, cells_.at(step));
     for (std::size_t i = 0; i < cells.size(); ++i) {
       std::vector<PieceFinding>& of_cell = of_cells[i];
@@ -255,6 +266,29 @@ class Verifier {
       }
     }
     tell_unknown(step);
+  }
+
+  /// Where rounding hides whether a rank's contributions arrived, in each result that has some: nobody can say that
+  /// they did. Where some of its results show it, what it yields for the others is small, as few tokens of an expert
+  /// are.
+  void doubt_hidden(std::vector<std::vector<PieceFinding>>& of_cells) const {
+    std::set<int> shown;
+    for (const std::vector<PieceFinding>& of_cell : of_cells) {
+      for (const PieceFinding& finding : of_cell)
+        std::set_difference(finding.came.begin(), finding.came.end(), finding.hidden.begin(), finding.hidden.end(),
+                            std::inserter(shown, shown.end()));
+    }
+    for (std::vector<PieceFinding>& of_cell : of_cells) {
+      for (PieceFinding& finding : of_cell) {
+        std::vector<int> nowhere;
+        std::set_difference(finding.hidden.begin(), finding.hidden.end(), shown.begin(), shown.end(),
+                            std::back_inserter(nowhere));
+        if (!nowhere.empty())
+          set_undecided(finding, fmt::format("what {} {} is so small beside the others' gradients that rounding hides "
+                                             "whether it arrived",
+                                             live::rank_words(nowhere), nowhere.size() == 1 ? "yields" : "yield"));
+      }
+    }
   }
 
   void tell_unknown(int step) {

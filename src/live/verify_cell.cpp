@@ -242,14 +242,16 @@ class CellVerifier {
     if (!found.explained) return unexplained(finding, problem, found);
     if (found.right) {
       piece.verdict = Verdict::right;
+      finding.came = found.came;
+      finding.hidden = found.hidden;
       return;
     }
     if (!cell_formulas_.known()) return cell_formulas_.without_loss(finding, found);
-    if (faded(problem))
+    if (const Dtype way = coarsest_way(problem); faded(problem, way))
       return set_undecided(
-          finding, fmt::format("nothing arrived, and what is expected is so small that {}, in which it was reduced, "
+          finding, fmt::format("nothing arrived, and what is expected is so small that {}, in which {} reduced, "
                                "rounds it to zero",
-                               name_of(problem.coarsest)));
+                               name_of(way), cell_.own_coarsest ? "it was" : "gradients were"));
     const bool repeats = found.told_apart && found.uniform && repeats_earlier();
     const bool hidden = hides_expected(found);
     const bool others_alone = found.told_apart && (repeats || hidden || !found.exact());
@@ -267,9 +269,17 @@ class CellVerifier {
                               counted(problem.columns.size(), "contribution"));
   }
 
-  /// Whether nothing of the result is left and all of what is expected may lie below half of the smallest number that a
-  /// recorded type has, as a gradient that is rounding alone does in float16.
-  bool faded(const Problem& problem) const {
+  /// The type with the fewest digits through which this parameter's gradients went; where no collective is known to
+  /// have carried them, of all that carried some.
+  Dtype coarsest_way(const Problem& problem) const {
+    Dtype way = coarser(problem.result_dtype, cell_.own_coarsest.value_or(cell_.coarsest));
+    for (const Column* column : problem.columns) way = coarser(way, column->dtype);
+    return way;
+  }
+
+  /// Whether nothing of the result is left and all of what is expected may lie below half of the smallest number that
+  /// this type has, as a gradient that is rounding alone does in float16.
+  bool faded(const Problem& problem, Dtype way) const {
     if (!is_zero(problem.result) || problem.columns.empty()) return false;
     Vector expected(problem.result.size());
     for (const Column* column : problem.columns) {
@@ -278,7 +288,7 @@ class CellVerifier {
     }
     double energy = 0;
     for (const double one : expected) energy += squared(one);
-    return energy <= squared(smallest_spacing(problem.coarsest) / 2) * problem.elements;
+    return energy <= squared(smallest_spacing(way) / 2) * problem.elements;
   }
 
   /// Whether noise is so large that the coefficients may be those that are expected, although these do not explain the

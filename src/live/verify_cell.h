@@ -17,7 +17,8 @@ namespace lockstep::live {
 struct Cell {
   int step = 0, parameter = 0, piece = 0;
   std::vector<const SketchedTensor*> contributions, results;  ///< by rank
-  Dtype coarsest = Dtype::float64;                            ///< of reductions in this step
+  Dtype coarsest = Dtype::float64;                            ///< of collectives with gradients in this step
+  std::optional<Dtype> own_coarsest;                          ///< of those that are known to carry this parameter's
 };
 
 /// The coefficients of a formula that was recovered where all contributions could be told apart: by how many optimizer
@@ -46,6 +47,7 @@ struct PieceFinding {
   bool told_apart = false;               ///< the formula is certain
   bool open = false;                     ///< another formula may explain it better: patterns may help
   std::optional<Rational> uniform;       ///< loss not known: the one coefficient of all contributions
+  std::set<int> came, hidden;            ///< where right: as in Explanation
 };
 
 /// Verifies every distinct result of a cell, and what has no result.

@@ -55,6 +55,19 @@ std::vector<std::string> sentences(const VerifyResult& result) {
 
 }  // namespace
 
+TEST_CASE("of a scatter the root alone puts something in, and a type") {
+  const auto scatter = [](int elements, const std::string& type, int root) {
+    return fmt::format(
+        R"({{"event":"collective","step":0,"micro_batch":0,"op":"scatter","group":[0,1],"elements":{},"dtype":{},)"
+        R"("reduce":null,"async":false,"root":{},"call":"train.py:9 in main"}})",
+        elements, type, root);
+  };
+  const std::string other = scatter(0, "null", 0);
+  CHECK(sentences(verified({scatter(500, R"("float32")", 0)}, {other})).empty());
+  CHECK(sentences(verified({scatter(500, R"("float32")", 1)}, {other})).size() == 1);
+  CHECK(sentences(verified({scatter(500, R"("float32")", 0)}, {scatter(500, R"("float16")", 0)})).size() == 1);
+}
+
 TEST_CASE("collectives that meet are right, wherever they are called from") {
   const auto same =
       verified({call("all_reduce", 500, "train.py:9 in main")}, {call("all_reduce", 500, "train.py:9 in main")});

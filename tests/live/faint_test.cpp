@@ -2,6 +2,8 @@
 // Results of which nothing is left.
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "lockstep/live.h"
 #include "tests/catch.h"
@@ -12,9 +14,9 @@ using PieceVerdict = VerifiedPiece::Verdict;
 
 namespace {
 
-/// Two ranks whose averages are reduced in that type; `bias` is what is recorded of the second parameter, and nothing
-/// of it arrives.
-VerifyResult with_bias(double bias, const std::string& dtype) {
+/// Two ranks whose averages are reduced in these types, each with what its line has besides; `bias` is what is recorded
+/// of the second parameter, and nothing of it arrives.
+VerifyResult with_bias(double bias, const std::vector<std::pair<std::string, std::string>>& calls) {
   const test::Folder folder;
   test::RunWriter writer(folder.path(), {});
   writer.parameter(0, "weight", 3000);
@@ -27,8 +29,10 @@ VerifyResult with_bias(double bias, const std::string& dtype) {
     for (double& one : faint) one *= bias;
     writer.contribution(rank, 0, 0, 0, 0, rank == 0 ? a : b);
     writer.contribution(rank, 0, 0, 1, 0, faint);
-    writer.line(rank, R"({{"event":"collective","step":0,"op":"all_reduce","group":[0,1],"elements":1,"dtype":"{}"}})",
-                dtype);
+    for (const auto& [dtype, carried] : calls)
+      writer.line(rank,
+                  R"({{"event":"collective","step":0,"op":"all_reduce","group":[0,1],"elements":1,"dtype":"{}"{}}})",
+                  dtype, carried);
     writer.result(rank, 0, 0, 0, sum);
     writer.result(rank, 0, 1, 0, std::vector<double>(300));
     writer.step(rank, 0, 1);
@@ -40,16 +44,76 @@ VerifyResult with_bias(double bias, const std::string& dtype) {
 }  // namespace
 
 TEST_CASE("what float16 rounds to zero where it is reduced is undecided, and what it does not is missing") {
-  const VerifyResult faint = with_bias(1e-9, "float16");
+  const VerifyResult faint = with_bias(1e-9, {{"float16", ""}});
   REQUIRE(faint.findings.size() == 1);
   CHECK(faint.verdict() == PieceVerdict::undecided);
   CHECK(faint.findings.at(0).parameters == std::vector<int>{1});
   CHECK(faint.findings.at(0).what ==
-        "nothing arrived, and what is expected is so small that float16, in which it was reduced, rounds it to zero");
+        "nothing arrived, and what is expected is so small that float16, in which gradients were reduced, rounds it to "
+        "zero");
   for (const auto& [size, dtype] :
        {std::pair(1e-6, "float16"), std::pair(1e-9, "bfloat16"), std::pair(1e-9, "float32")}) {
-    const VerifyResult missing = with_bias(size, dtype);
+    const VerifyResult missing = with_bias(size, {{dtype, ""}});
     CHECK(missing.verdict() == PieceVerdict::wrong);
     CHECK(missing.findings.at(0).what == "nothing arrived");
   }
+}
+
+TEST_CASE("what was reduced in float32 is not rounded by float16 that carries others") {
+  const std::string weight = R"(,"parameters":[0])", bias = R"(,"parameters":[1])";
+  CHECK(with_bias(1e-9, {{"float32", weight}, {"float16", bias}}).findings.at(0).what ==
+        "nothing arrived, and what is expected is so small that float16, in which it was reduced, rounds it to zero");
+  const VerifyResult missing = with_bias(1e-9, {{"float16", weight}, {"float32", bias}});
+  CHECK(missing.verdict() == PieceVerdict::wrong);
+  CHECK(missing.findings.at(0).what == "nothing arrived");
+}
+
+namespace {
+
+/// Two ranks, the second of which yields so much less. What arrives of each is times that, and an all-gather of what
+/// each has reduced comes in that type.
+VerifyResult beside(double size, double first, double second, const std::string& dtype, bool with_other = false) {
+  const test::Folder folder;
+  test::RunWriter writer(folder.path(), {});
+  for (int parameter = 0; parameter < 1 + (with_other ? 1 : 0); ++parameter) {
+    writer.parameter(parameter, parameter == 0 ? "weight" : "other", 3000);
+    const auto a = test::drawn(3000, 1), drawn = test::drawn(3000, 2);
+    auto b = drawn;
+    std::vector<double> sum(3000);
+    const Dtype type = dtype == "bfloat16" ? Dtype::bfloat16 : Dtype::float32;
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      b[i] *= parameter == 0 ? size : 1;
+      sum[i] = test::rounded(parameter == 0 ? first * a[i] + second * b[i] : (a[i] + b[i]) / 2, type);
+    }
+    for (int rank = 0; rank < 2; ++rank) {
+      writer.contribution(rank, 0, 0, parameter, 0, rank == 0 ? a : b);
+      writer.line(rank,
+                  R"({{"event":"collective","step":0,"op":"all_gather","group":[0,1],"elements":1,"dtype":"{}",)"
+                  R"("parameters":[{}]}})",
+                  dtype, parameter);
+      writer.result(rank, 0, parameter, 0, sum);
+    }
+  }
+  for (int rank = 0; rank < 2; ++rank) writer.step(rank, 0, 1);
+  writer.finish();
+  return verify_run(folder.path());
+}
+
+}  // namespace
+
+TEST_CASE("gradients that an all-gather brings are rounded as its type is") {
+  CHECK(beside(1, 0.5, 0.5, "bfloat16").verdict() == PieceVerdict::right);
+  CHECK(beside(1, 0.5, 0.25, "bfloat16").verdict() == PieceVerdict::wrong);
+}
+
+TEST_CASE("a rank whose share rounding would hide in every result is not said to have arrived") {
+  for (const double second : {0.5, 0.0, -0.5}) {
+    const VerifyResult hidden = beside(1e-4, 0.5, second, "bfloat16");
+    CHECK(hidden.verdict() == PieceVerdict::undecided);
+    CHECK(hidden.findings.at(0).what ==
+          "what rank 1 yields is so small beside the others' gradients that rounding hides whether it arrived");
+  }
+  CHECK(beside(1e-4, 0.5, 0.5, "float32").verdict() == PieceVerdict::right);
+  CHECK(beside(1e-4, 0.5, 0, "float32").verdict() == PieceVerdict::wrong);
+  CHECK(beside(1e-4, 0.5, 0.5, "bfloat16", true).verdict() == PieceVerdict::right);
 }
