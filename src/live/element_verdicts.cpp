@@ -191,6 +191,7 @@ void ElementVerdicts::decide_unsaid(ElementVerdict& verdict, int parameter, cons
   constexpr int most_axes_tried = 6;
   if (!contributing(parameter, groups, 0).formulas.known() || std::popcount(verdict.unsaid) > most_axes_tried)
     return undecided();
+  const std::uint32_t experts = own_experts(verdict.unsaid, contributing(parameter, groups, 0), found);
   // Ranks along every subset of the axes may yield one gradient, and along the others shares.
   for (std::uint32_t replicas = verdict.unsaid;; replicas = (replicas - 1) & verdict.unsaid) {
     const Contributing& own = contributing(parameter, groups, replicas);
@@ -198,8 +199,49 @@ void ElementVerdicts::decide_unsaid(ElementVerdict& verdict, int parameter, cons
     Explanation read = replicas == 0 ? found : own.columns.explain(terms.entered, uneven);
     if (read.right) return undecided();
     add_reading(verdict, own, std::move(read));
-    if (replicas == 0) return;
+    if (replicas == 0) break;
   }
+  if (experts == 0) return;
+  verdict.readings.clear();
+  verdict.finding.piece.difference.clear();
+  set_undecided(verdict.finding,
+                fmt::format("right if ranks along {} each have an expert of their own under this name, "
+                            "and nothing says so",
+                            axes_words(experts)));
+}
+
+std::uint32_t ElementVerdicts::own_experts(std::uint32_t unsaid, const Contributing& shares,
+                                           const Explanation& found) const {
+  std::uint32_t experts = 0;
+  std::int64_t places = 1;
+  for (std::size_t axis = 0; axis < run_.header.axes.size(); ++axis) {
+    const std::string& name = run_.header.axes[axis];
+    if ((name != "ep" && name != "expert") || (unsaid >> axis & 1) == 0) continue;
+    experts |= std::uint32_t{1} << axis;
+    places *= run_.header.sizes[axis];
+  }
+  if (experts == 0 || found.stale) return 0;
+  std::map<const Column*, Rational> came;
+  std::optional<int> place;
+  for (const ColumnCoefficient& one : found.entered) {
+    if (!one.exact) return 0;
+    if (one.exact->is_zero()) continue;
+    const int own = run_.coordinates(one.column->rank, experts);
+    if (place.value_or(own) != own) return 0;
+    place = own;
+    came.emplace(one.column, *one.exact);
+  }
+  if (!place) return 0;
+  const std::vector<Column>& columns = shares.columns.columns();
+  const auto all_with = [&](const Rational& factor) {
+    return std::all_of(columns.begin(), columns.end(), [&](const Column& column) {
+      if (run_.coordinates(column.rank, experts) != *place) return true;
+      const auto entered = came.find(&column);
+      return entered != came.end() && column.expected && entered->second == *column.expected * factor;
+    });
+  };
+  // Ranks along the axis may have the same tokens, or each its own.
+  return all_with(Rational(1)) || all_with(Rational(1, places)) ? experts : 0;
 }
 
 /// The first one says which kind of mistake it is.

@@ -80,6 +80,9 @@ class ElementVerdicts {
   Sorted sort(const ExtractedResult& result, const symbolic::Stretch& stretch, const Interval& part,
               const ExtractedColumns& columns);
   void decide(ElementVerdict& verdict, const Contributing& own, Explanation found) const;
+  /// The axes of experts along which nothing says what ranks have, where contributions of one place along them alone
+  /// came, and all of these as they should: then each place may have an expert of its own.
+  std::uint32_t own_experts(std::uint32_t unsaid, const Contributing& shares, const Explanation& found) const;
   void decide_unsaid(ElementVerdict& verdict, int parameter, const std::vector<int>& groups, const Sorted& terms,
                      const Explanation& found);
   void add_reading(ElementVerdict& verdict, const Contributing& own, Explanation found) const;

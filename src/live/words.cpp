@@ -97,6 +97,14 @@ std::string not_reduced_words(const Explanation& found, const std::function<bool
     for (const ColumnCoefficient* entry : entered) part.entered.push_back(*entry);
   }
   if (without.empty() || without.size() == of_micro_batch.size()) return "";
+  // Where nobody else contributes, there is nothing to reduce.
+  const bool some_others = std::any_of(part.entered.begin(), part.entered.end(),
+                                       [&](const ColumnCoefficient& entry) { return !own(*entry.column); });
+  if (!some_others) {
+    const std::string coefficient = with_coefficient(part);
+    return fmt::format("micro-batch{} {} came{}", without.size() == 1 ? "" : "es", numbers_words(without),
+                       coefficient.empty() ? " with other coefficients than expected" : coefficient.substr(1));
+  }
   return fmt::format("micro-batch{} {} {} not reduced: only the data-parallel rank's own contribution is in it{}",
                      without.size() == 1 ? "" : "es", numbers_words(without), without.size() == 1 ? "was" : "were",
                      with_coefficient(part));

@@ -7,6 +7,8 @@ import resource
 import subprocess
 import threading
 
+import pytest
+
 import extraction
 from extraction import Program, ddp
 
@@ -562,6 +564,18 @@ def test_an_axis_of_which_nothing_is_said(run, tmp_path):
     assert report["verdict"] == "undecided" and whats(report) == undecided
     assert [one["expected"] for one in report["results"]] == [None]
     assert {one["expected"] for one in report["results"][0]["coefficients"]} == {None}
+
+
+@pytest.mark.parametrize(("factor", "over", "said"), [
+    ("1/4", ("dp",), "right if ranks along ep each have an expert of their own under this name, and nothing says so"),
+    ("1/2", ("dp",), "ranks along ep each yield a gradient of it, and nothing says whether it is one gradient or shares of one"),
+    ("1/8", ("dp",), "it is wrong whether ranks along ep yield one gradient or shares of one"),
+    ("1/8", ("dp", "ep"), "it is wrong whether ranks along ep yield one gradient or shares of one"),
+    ("1", ("ep",), "it is wrong whether ranks along ep yield one gradient or shares of one"),
+])  # fmt: skip
+def test_experts_of_their_own_under_one_name(run, tmp_path, factor, over, said):
+    report = checked(run, tmp_path, tensor_parallel(factor, over), axes={"dp": 2, "ep": 2})
+    assert whats(report) == [said]
 
 
 def test_an_axis_of_which_nothing_is_said_where_it_is_wrong_in_either_case(run, tmp_path):
