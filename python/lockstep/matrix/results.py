@@ -2,6 +2,7 @@
 """What an extraction and its check come to: formulas, what is wrong, and which calls carry gradients."""
 
 import os
+import re
 
 MATCH, MISMATCH, UNDECIDED, ERROR, UNAVAILABLE = "match", "mismatch", "undecided", "error", "not installed"
 
@@ -45,8 +46,7 @@ def calls(extraction, release):
 def outcome(report, extraction, release):
     findings = [one["what"] for one in report["findings"]]
     undecided = [one["why"] for one in report["results"] if one["verdict"] == "undecided" and one["why"]]
-    told = [one if isinstance(one, str) else one.get("why") or one.get("what") or one.get("message") or str(one)
-            for key in ("collectives", "gaps") for one in report[key]]
+    told = report["collectives"] + report["gaps"]
     return {"outcome": report["verdict"], "formulas": formulas(report), "findings": findings,
             "why": list(dict.fromkeys(told + undecided)) if report["verdict"] == UNDECIDED else told,
             "blame": report["blame"], "repair": report["repair"], "not_blamed": report["not_blamed"],
@@ -54,7 +54,7 @@ def outcome(report, extraction, release):
 
 
 def said(result):
-    """What releases are compared by: by parameter its formulas; of what has none, why."""
+    """By parameter its formulas; None where nothing ran."""
     if result["outcome"] in (ERROR, UNAVAILABLE):
         return None
     found = {}
@@ -62,3 +62,19 @@ def said(result):
         for name in one["parameters"]:
             found.setdefault(name, []).append((one["formula"], one["expected"], one["verdict"]))
     return {name: sorted(own, key=str) for name, own in found.items()}
+
+
+def without_lines(text):
+    """Places by their file and function: lines move with each release."""
+    return re.sub(r"(\.\w+):\d+", r"\1", text)
+
+
+def compared(result):
+    """What releases are compared by: the outcome, the formulas, and what is said of collectives and of what is not known. None where nothing ran."""
+    formulas_of = said(result)
+    return None if formulas_of is None else (result["outcome"], formulas_of, [without_lines(one) for one in result.get("why", ())])
+
+
+def is_known(result):
+    """Whether two releases that say this do the same: not where a formula could not be found out."""
+    return all(formula != "?" for own in (said(result) or {}).values() for formula, _, _ in own)
