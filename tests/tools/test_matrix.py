@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("LOCKSTEP_BINARY")
 sys.path.insert(0, str(ROOT / "python"))
 
-from lockstep.matrix import bisecting, environment, plan, releases, running, table
+from lockstep.matrix import bisecting, environment, plan, releases, results, running, table
 
 pytestmark = pytest.mark.skipif(not BINARY, reason="LOCKSTEP_BINARY does not name the program")
 
@@ -206,6 +206,10 @@ def test_a_row_names_each_version_and_has_those_alone_that_say_the_same():
     found = [kept_as("1.0", "v"), kept_as("1.2", "v"), kept_as("1.3", "w"), kept_as("1.4", "", ["first kind"]), kept_as("1.5", "", ["second kind at a.py:3"]),
              kept_as("1.6", "", ["second kind at a.py:4"])]
     assert [row[1] for row in table.rows(found)] == ["p 1.0, 1.2", "p 1.3", "p 1.4", "p 1.5, 1.6"]
+
+
+def test_folders_of_this_machine_are_in_no_sentence():
+    assert results.shortened("no name 'log' from 'a.b' (/home/x/lib/python3.11/site-packages/a/b.py) in /r/a-1/a/c.py:3", "/r/a-1") == "no name 'log' from 'a.b' (a/b.py) in a/c.py:3"
 
 
 def test_a_step_at_fault_is_named():

@@ -18,12 +18,11 @@ def formulas(report):
             for (formula, expected, verdict), names in sorted(found.items(), key=lambda one: (sorted(one[1]), str(one[0])))]
 
 
-def shortened(call):
-    """The place of a call without the folder in which a release lies: "torch/distributed/fsdp/x.py:12 in f"."""
-    place = str(call)
-    for mark in ("/site-packages/", "/lib/python"):
-        place = place.rpartition(mark)[2]
-    return place
+def shortened(text, release=None):
+    """A sentence or a place without the folders in which releases and packages lie: "torch/distributed/fsdp/x.py:12 in f"."""
+    if release:
+        text = text.replace(release + os.sep, "")
+    return re.sub(r"/[^\s()\"']*/(?:site-packages|dist-packages|lib/python\d[.\d]*)/", "", text)
 
 
 def calls(extraction, release):
@@ -34,10 +33,7 @@ def calls(extraction, release):
         for event in program["events"]:
             event = shared[event] if isinstance(event, int) else event
             if event["event"] == "collective" and event.get("input"):
-                call = str(event.get("call", ""))
-                if release:
-                    call = call.replace(release + os.sep, "")
-                one = " ".join(filter(None, [event["op"], event.get("reduce"), "at " + shortened(call)]))
+                one = " ".join(filter(None, [event["op"], event.get("reduce"), "at " + shortened(str(event.get("call", "")), release)]))
                 if one not in found:
                     found.append(one)
     return found

@@ -96,7 +96,7 @@ def played(combination, releases, limit, jobs):
         status, _, err = run(command(combination, releases.python, limit, jobs, output), environment, folder, 2 * limit + TO_END)
         if status != 0:
             why = "no end within %d s" % (2 * limit + TO_END) if status is None else reason(err)
-            return {"outcome": results.ERROR, "why": [why], "again": status is None or "did not end within" in why}
+            return {"outcome": results.ERROR, "why": [results.shortened(why, release)], "again": status is None or "did not end within" in why}
         status, out, err = run(["check", output, "--format", "json"], environment, folder, limit)
         if status not in (0, 1):
             why = "check: " + ("no end within %d s" % limit if status is None else refused(out) or last_line(err))
