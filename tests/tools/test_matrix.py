@@ -148,6 +148,8 @@ def test_a_bisection_finds_the_first_release_that_differs_and_steps_over_what_ca
     done = run("bisect", "averaging", "1.0", "2.0", "--ranks", "2", "--releases", "releases", "-q", "--", "train.py")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == BISECTED
+    done = run("bisect", "--ranks", "2", "a/b", "1.0", "2.0", "--", "train.py")
+    assert (done.returncode, done.stderr) == (2, "lockstep bisect: a/b is no name of a package\n")
 
 
 def bisected(versions, kept=RELEASES):
@@ -209,7 +211,7 @@ def test_a_row_names_each_version_and_has_those_alone_that_say_the_same():
 
 
 def test_folders_of_this_machine_are_in_no_sentence():
-    assert results.shortened("no name 'log' from 'a.b' (/home/x/lib/python3.11/site-packages/a/b.py) in /r/a-1/a/c.py:3", "/r/a-1") == "no name 'log' from 'a.b' (a/b.py) in a/c.py:3"
+    assert results.shortened("no name 'log' from 'a.b' (/opt/x/lib/python3.11/site-packages/a/b.py) in /r/a-1/a/c.py:3", "/r/a-1") == "no name 'log' from 'a.b' (a/b.py) in a/c.py:3"
 
 
 def test_a_step_at_fault_is_named():

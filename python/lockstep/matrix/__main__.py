@@ -5,11 +5,12 @@ everything is a match, or the ends of a bisection differ; 2 with a sentence on s
 import concurrent.futures
 import json
 import os
+import re
 import signal
 import sys
 
 from lockstep.matrix import bisecting, environment, releases, results, running, table
-from lockstep.matrix.plan import Combination, PlanError, read
+from lockstep.matrix.plan import WORD, Combination, PlanError, read
 
 WRONG = 11  # the exit status: a text was written, and something in it is wrong
 
@@ -70,6 +71,8 @@ def matrix(settings):
 
 def bisect(settings):
     package, python = settings["package"], settings["python"]
+    if not re.fullmatch(WORD, package):
+        raise PlanError("%s is no name of a package" % package)
     try:
         versions = releases.between(package, settings["first"], settings["last"], python)
     except releases.Unavailable as unavailable:
