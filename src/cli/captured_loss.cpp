@@ -6,15 +6,15 @@
 
 namespace lockstep::cli {
 
-OptionRow loss_row(std::string* loss) {
-  return {
-      "--loss",
-      "KIND",
-      "What each rank's backward is the gradient of, in the place of what the run says: local_mean (each "
-      "rank's own mean, divided for the micro-batches already), sum, token_mean (each micro-batch's own), token_sum.",
-      {},
-      loss,
-      captured_loss_names()};
+OptionRow loss_row(std::string* loss, const std::string& otherwise) {
+  return {"--loss",
+          "KIND",
+          "What each rank's backward is the gradient of" + otherwise +
+              ": local_mean (each rank's own mean, divided for the micro-batches already), sum, token_mean (each "
+              "micro-batch's own), token_sum.",
+          {},
+          loss,
+          captured_loss_names()};
 }
 
 std::optional<CapturedLoss> given_loss(const std::string& loss) {

@@ -8,10 +8,10 @@
 
 #include "lockstep/json.h"
 #include "src/cli/captured_loss.h"
-#include "src/cli/extracting_python.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/cli/python_part.h"
 
 namespace lockstep::cli {
 
@@ -50,30 +50,20 @@ std::vector<std::string> axes_of(const std::string& text) {
   return axes;
 }
 
-Json list_of(const std::vector<std::string>& texts) {
-  std::vector<Json> items;
-  for (const std::string& text : texts) items.push_back(Json::string(text));
-  return Json::array(std::move(items));
-}
-
 std::string settings_of(const ExtractArguments& arguments) {
-  const auto number = [](const char* option, const std::string& text, std::int64_t otherwise, std::int64_t most) {
-    const std::int64_t given = number_of(option, text, most);
-    return whole(given == 0 ? otherwise : given);
-  };
   Json settings = Json::object();
-  settings.set("world", number("--ranks", arguments.ranks, 0, most_ranks));
-  settings.set("local_world", number("--ranks-of-machine", arguments.ranks_of_machine, 8, most_ranks));
+  settings.set("world", number_or("--ranks", arguments.ranks, 0, most_ranks));
+  settings.set("local_world", number_or("--ranks-of-machine", arguments.ranks_of_machine, 8, most_ranks));
   settings.set("script", Json::string(arguments.script.front()));
   settings.set("module", Json::boolean(arguments.module));
-  settings.set("arguments", list_of({arguments.script.begin() + 1, arguments.script.end()}));
-  settings.set("steps", number("--steps", arguments.steps, 1, 1000));
+  settings.set("arguments", text_list({arguments.script.begin() + 1, arguments.script.end()}));
+  settings.set("steps", number_or("--steps", arguments.steps, 1, 1000));
   if (!arguments.loss.empty()) settings.set("loss", Json::string(std::string(name_of(*given_loss(arguments.loss)))));
   if (!arguments.mesh.empty()) settings.set("mesh", mesh_of(arguments.mesh));
-  if (!arguments.data_axes.empty()) settings.set("data_axes", list_of(axes_of(arguments.data_axes)));
+  if (!arguments.data_axes.empty()) settings.set("data_axes", text_list(axes_of(arguments.data_axes)));
   if (!arguments.placements.empty()) settings.set("placements", Json::string(arguments.placements));
-  if (!arguments.jobs.empty()) settings.set("jobs", number("--jobs", arguments.jobs, 1, 4096));
-  settings.set("limit", number("--limit", arguments.limit, 300, 86400));
+  if (!arguments.jobs.empty()) settings.set("jobs", number_or("--jobs", arguments.jobs, 1, 4096));
+  settings.set("limit", number_or("--limit", arguments.limit, 300, 86400));
   settings.set("every", Json::boolean(arguments.every));
   settings.set("quiet", Json::boolean(arguments.quiet));
   const std::string cache = arguments.cache.empty() ? cache_folder("extract") : arguments.cache;
@@ -95,7 +85,7 @@ int run(const ExtractArguments& arguments) {
   // Before the work: what cannot be written should be said now.
   if (!arguments.module) keep_inputs(arguments.output, {arguments.script.front()});
   Output output(arguments.output, report::ReadableText::Kind::json);
-  const Extracted extracted =
+  const PythonOutput extracted =
       run_python_part({"extract", "lockstep.extracting"}, python_of(arguments.python), settings);
   if (extracted.status != 0) return extracted.status;
   output.write(extracted.text);

@@ -7,10 +7,10 @@
 
 #include "lockstep/json.h"
 #include "src/cli/captured_loss.h"
-#include "src/cli/extracting_python.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
+#include "src/cli/python_part.h"
 
 namespace lockstep::cli {
 
@@ -31,20 +31,9 @@ struct MatrixArguments : RunsArguments {
 };
 
 struct BisectArguments : RunsArguments {
-  std::string package, first, last, ranks, loss = "mean", mesh, data_axes, steps;
+  std::string package, first, last, ranks, loss = "local_mean", mesh, data_axes, steps;
   std::vector<std::string> script;
 };
-
-Json text_list(const std::vector<std::string>& texts) {
-  std::vector<Json> items;
-  for (const std::string& text : texts) items.push_back(Json::string(text));
-  return Json::array(std::move(items));
-}
-
-Json number_or(const char* option, const std::string& text, std::int64_t otherwise, std::int64_t most) {
-  const std::int64_t given = number_of(option, text, most);
-  return Json::number(std::to_string(given == 0 ? otherwise : given));
-}
 
 /// Settings that both have. A release needs a folder of its own, wherever that is.
 Json runs_settings(const std::string& command, const RunsArguments& arguments) {
@@ -68,7 +57,7 @@ Json runs_settings(const std::string& command, const RunsArguments& arguments) {
 int write_what_runs(const std::string& command, const RunsArguments& arguments, const Json& settings) {
   const auto kind = arguments.format == "json" ? report::ReadableText::Kind::json : report::ReadableText::Kind::text;
   Output output(arguments.output, kind);
-  const Extracted done =
+  const PythonOutput done =
       run_python_part({command, "lockstep.matrix"}, python_of(arguments.python), write_json(settings));
   if (done.status != exit_right && done.status != exit_wrong) return done.status;
   output.write(done.text);
@@ -145,7 +134,8 @@ Command matrix_command() {
       "(docs/matrix.md). Each release is installed by pip into a folder of its own, without what it depends on, which "
       "is that of the Python. For each combination the script is extracted (`lockstep extract`) and checked "
       "(`lockstep check`). What is there already is not run again, so a run that was ended can go on. A release that "
-      "cannot be installed, and a script that cannot run, are rows that say why. Exit status 0 if all are a match, 1 "
+      "cannot be installed, and a script that cannot run, are rows that say why. Exit status 0 if all are there and a "
+      "match, 1 "
       "if not.";
   command.examples = {
       {"lockstep matrix releases.toml", "runs what is not there yet, and prints the table"},
@@ -162,7 +152,11 @@ Command matrix_command() {
               "Only combinations whose line of progress has these words; may be given several times.",
               {},
               &arguments->only},
-             {"--written", "", "Run nothing: what is there already.", {}, &arguments->written}}});
+             {"--written",
+              "",
+              "Run nothing: what is there already; exit status 1 where something is missing.",
+              {},
+              &arguments->written}}});
   command.run = [arguments] { return run_matrix(*arguments); };
   return command;
 }
@@ -171,13 +165,17 @@ Command bisect_command() {
   const auto arguments = std::make_shared<BisectArguments>();
   Command command;
   command.name = "bisect";
-  command.summary = "Find the first release of a package with which a script's gradients are other ones.";
+  command.summary = "Find two neighbouring releases of a package between which a script's gradients become other ones.";
   command.text =
-      "Lists the releases of the package that pip knows, from FIRST to LAST, and searches for the first one with which "
-      "the script has another formula for any parameter, by extractions of it (docs/matrix.md#bisect). Says what "
-      "differs: formulas, and the calls that carry gradients. Releases that cannot run are stepped over. Where both "
+      "Lists the releases of the package that pip knows, from FIRST to LAST, and searches by halving for two "
+      "neighbours of "
+      "which the older one says of the script what FIRST does and the newer one something else: another verdict, "
+      "another "
+      "formula for any parameter, or another reason (docs/matrix.md#bisect). Says what differs: formulas, and the "
+      "calls "
+      "that carry gradients. Releases that cannot run are stepped over. Where both "
       "ends say the same, that is said, and nothing between is run. Exit status 0 if both ends are the same, 1 if "
-      "not, 2 where an end cannot run.";
+      "not, or where nobody knows, 2 where an end cannot run.";
   command.examples = {
       {"lockstep bisect deepspeed 0.12.0 0.19.8 --ranks 2 -- train.py", "the script, as torchrun would get it"},
   };
@@ -186,7 +184,7 @@ Command bisect_command() {
              {"FIRST", "", "The older release.", {}, &arguments->first},
              {"LAST", "", "The newer one.", {}, &arguments->last},
              {"--ranks", "N", "How many ranks the script is to believe in.", {}, &arguments->ranks},
-             loss_row(&arguments->loss),
+             loss_row(&arguments->loss, " (default local_mean)"),
              {"--mesh", "SIZES", "The mesh of all ranks, as of `lockstep extract`.", {}, &arguments->mesh},
              {"--data-axes", "AXES", "As of `lockstep extract`.", {}, &arguments->data_axes},
              {"--steps", "N", "Look at so many optimizer steps (default 1).", {}, &arguments->steps}},

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include "src/base/counted.h"
 #include "src/cli/output.h"
@@ -218,6 +219,18 @@ std::int64_t number_of(std::string_view option, const std::string& text, std::in
   if (error != std::errc() || rest != end || value < least || value > most)
     usage_error(fmt::format("{} takes a whole number from {} to {}; found \"{}\"", option, least, most, text));
   return value;
+}
+
+Json number_or(std::string_view option, const std::string& text, std::int64_t otherwise, std::int64_t most) {
+  const std::int64_t given = number_of(option, text, most);
+  return Json::number(std::to_string(given == 0 ? otherwise : given));
+}
+
+Json text_list(const std::vector<std::string>& texts) {
+  std::vector<Json> items;
+  items.reserve(texts.size());
+  for (const std::string& text : texts) items.push_back(Json::string(text));
+  return Json::array(std::move(items));
 }
 
 void usage_error(std::string message) { throw InputError({Diagnostic{{}, std::move(message)}}); }

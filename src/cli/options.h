@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/check.h"
+#include "lockstep/json.h"
 #include "lockstep/report.h"
 #include "src/cli/command.h"
 
@@ -63,6 +64,12 @@ OptionRow output_row(std::string* file);
 
 /// An option's text as a number from `least` to `most`; 0 where it was not given. Throws InputError for anything else.
 std::int64_t number_of(std::string_view option, const std::string& text, std::int64_t most, std::int64_t least = 1);
+
+/// The same as JSON, `otherwise` where it was not given.
+Json number_or(std::string_view option, const std::string& text, std::int64_t otherwise, std::int64_t most);
+
+/// Texts as JSON.
+Json text_list(const std::vector<std::string>& texts);
 
 /// What stands between separators: "dp,tp" as "dp" and "tp", "" as one that is empty.
 std::vector<std::string> split_at(char separator, std::string_view text);

@@ -36,11 +36,13 @@ COEFFICIENTS = [
      lambda n, sp: Fraction(sp, n)),
     ([1, 2], {"reduce_scatter": False, "gradient_predivide_factor": 8}, lambda n, sp: Fraction(sp, n)),
     ([1, 2], {"reduce_scatter": False, "gradient_predivide_factor": "n"}, lambda n, sp: Fraction(1, n)),
+    ([1, 2], {"reduce_scatter": False, "contiguous_gradients": False, "gradient_predivide_factor": "n"}, lambda n, sp: Fraction(sp, n)),
     ([3], {}, lambda n, sp: Fraction(1, n)),
     ([3], {"reduce_scatter": False}, lambda n, sp: Fraction(sp, n)),
     ([3], {"reduce_scatter": False, "prescale_gradients": True}, lambda n, sp: Fraction(sp, n)),
     ([3], {"reduce_scatter": False, "gradient_predivide_factor": 8}, lambda n, sp: Fraction(sp, n)),
     ([3], {"reduce_scatter": False, "gradient_predivide_factor": "n"}, lambda n, sp: Fraction(sp, n * n)),
+    ([3], {"reduce_scatter": False, "contiguous_gradients": False, "gradient_predivide_factor": "n"}, lambda n, sp: Fraction(1, n * n)),
     ([0, 1, 2], {"gradient_allreduce_op": "sum"}, lambda n, sp: Fraction(1)),
     ([1, 2], {"gradient_allreduce_op": "sum", "reduce_scatter": False}, lambda n, sp: Fraction(1)),
 ]  # fmt: skip

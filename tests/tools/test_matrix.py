@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("LOCKSTEP_BINARY")
 sys.path.insert(0, str(ROOT / "python"))
 
-from lockstep.matrix import bisecting, plan, releases, running
+from lockstep.matrix import bisecting, environment, plan, releases, results, running, table
 
 pytestmark = pytest.mark.skipif(not BINARY, reason="LOCKSTEP_BINARY does not name the program")
 
@@ -52,8 +52,8 @@ arguments = ["--kind", "{kind}"]
 layouts = [{ranks = 2}]
 options = {kind = ["a"]}
 '''
-BISECTED = """averaging 1.10 is the first that differs: mismatch; 1.1 is a match.
-Or one of those before it that cannot run: 1.2.
+BISECTED = """averaging changes between 1.1 (match), which says what 1.0 does, and 1.10 (mismatch).
+Between them none can run: 1.2.
 
 formulas
   - w: (g0+g1)/2
@@ -111,10 +111,10 @@ def test_a_matrix_goes_on_where_it_was_ended_and_says_what_each_release_does(run
     assert (done.returncode, done.stderr) == (1, "")
     *lines, counts = done.stdout.splitlines()
     assert lines == [
-        "experiment  versions                   layout   options  loss        verdict   formula    right is   where",
-        "averaged    averaging 1.0 to 1.1 (2)   ranks=2  kind=a   local_mean  match     (g0+g1)/2  (g0+g1)/2",
-        "averaged    averaging 1.2              ranks=2  kind=a   local_mean  error                           rank 0 ended with RuntimeError: no such thing",
-        "averaged    averaging 1.10 to 2.0 (2)  ranks=2  kind=a   local_mean  mismatch  (g0+g1)/4  (g0+g1)/2  every contribution came with 1/4 where 1/2 was expected:"
+        "experiment  versions             layout   options  loss        verdict   formula    right is   where",
+        "averaged    averaging 1.0, 1.1   ranks=2  kind=a   local_mean  match     (g0+g1)/2  (g0+g1)/2",
+        "averaged    averaging 1.2        ranks=2  kind=a   local_mean  error                           rank 0 ended with RuntimeError: no such thing",
+        "averaged    averaging 1.10, 2.0  ranks=2  kind=a   local_mean  mismatch  (g0+g1)/4  (g0+g1)/2  every contribution came with 1/4 where 1/2 was expected:"
         " uniform factor 1/2, invisible to Adam; all_reduce sum at averaging.py:12 in reduce",
         ""]
     assert counts.startswith("5 combinations of 5 versions: 2 match, 2 mismatch, 1 error; ")
@@ -127,8 +127,20 @@ def test_a_matrix_goes_on_where_it_was_ended_and_says_what_each_release_does(run
     kept.write_text(json.dumps({**json.loads(kept.read_text()), "again": True}))  # it took too long
     run("matrix", "listed.toml", "--results", "plan.results", "--releases", "releases", "--only", "averaging 1.1 ", "-q")
     assert (tmp_path / "count").read_text().count("1") == 1
+    (kept,) = (tmp_path / "plan.results").glob("averaged-averaging-1.1-*.json")
+    kept.unlink()
+    part = run("matrix", "listed.toml", "--results", "plan.results", "--written", "--only", "averaging 1.0 ", "--only", "kind=a", "-q")
+    assert (part.returncode, part.stdout.splitlines()[-1].split(";")[0]) == (0, "1 combinations of 1 versions: 1 match")
+    part = run("matrix", "listed.toml", "--results", "plan.results", "--written", "--only", "averaging 1.1 ", "-q")
+    assert (part.returncode, part.stdout) == (1, "none of 1 combinations was run\n")
+    (tmp_path / "beside.py").write_text("")  # which the script may import
+    none = run("matrix", "listed.toml", "--results", "plan.results", "--written", "-q")
+    assert (none.returncode, none.stdout) == (1, "none of 5 combinations was run\n")
+    run("matrix", "listed.toml", "--results", "none.results", "--written", "-q")
+    assert not (tmp_path / "none.results").exists()
+    (tmp_path / "beside.py").unlink()
     page = run("matrix", "listed.toml", "--results", "plan.results", "--releases", "releases", "--written", "-q", "-f", "markdown", "-o", "page.md")
-    assert page.returncode == 1 and "| averaged | averaging 1.10 to 2.0 (2) |" in (tmp_path / "page.md").read_text()
+    assert page.returncode == 1 and "| averaged | averaging 1.10, 2.0 |" in (tmp_path / "page.md").read_text()
 
 
 @pytest.mark.parametrize("run", [None], indirect=True)
@@ -136,12 +148,16 @@ def test_a_bisection_finds_the_first_release_that_differs_and_steps_over_what_ca
     done = run("bisect", "averaging", "1.0", "2.0", "--ranks", "2", "--releases", "releases", "-q", "--", "train.py")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == BISECTED
+    done = run("bisect", "--ranks", "2", "a/b", "1.0", "2.0", "--", "train.py")
+    assert (done.returncode, done.stderr) == (2, "lockstep bisect: a/b is no name of a package\n")
 
 
 def bisected(versions, kept=RELEASES):
     """(places, text) of a bisection of these versions, without running them."""
     def run(version):
         factor, line, broken = kept[version]
+        if isinstance(broken, dict):
+            return broken
         if broken:
             return {"outcome": "error", "why": ["no such thing"]}
         return {"outcome": "match" if factor == "1/2" else "mismatch", "calls": ["all_reduce sum at averaging.py:%d in reduce" % line],
@@ -153,6 +169,89 @@ def bisected(versions, kept=RELEASES):
 
 def test_equal_ends_are_said_to_be_equal():
     assert bisected(["1.0", "1.1"]) == (None, "averaging 1.0 and 1.1 say the same: match. What lies between them was not looked at.\n  w: 1/2\n\n2 of 2 versions were run.\n")
+
+
+def said_of(outcome, formula, *why):
+    return 0, 0, {"outcome": outcome, "calls": [], "why": list(why), "formulas": [{"formula": formula, "expected": "1/2", "verdict": "right", "parameters": ["w"]}]}
+
+
+def test_a_match_and_a_mismatch_are_not_the_same_though_their_formulas_are():
+    places, text = bisected(["1", "2"], {"1": said_of("match", "1/2"), "2": said_of("mismatch", "1/2", "rank 1 calls one more all_reduce at a.py:3 in f")})
+    assert places == (0, 1) and text.startswith("averaging changes between 1 (match), which says what 1 does, and 2 (mismatch).\nThey are neighbours.\n")
+    assert "\n  + rank 1 calls one more all_reduce at a.py:3 in f\n" in text
+    assert bisected(["1", "2"], {"1": said_of("match", "1/2"), "2": said_of("mismatch", "1/2")})[0] == (0, 1)
+    places, _ = bisected(["1", "2"], {"1": said_of("undecided", "?", "a"), "2": said_of("undecided", "?", "b")})
+    assert places == (0, 1)
+
+
+def test_two_of_which_nothing_is_known_are_not_said_to_be_the_same():
+    kept = {version: said_of("undecided", "?", "a hook at a.py:%s in f" % version) for version in "12"}
+    bisection = bisecting.Bisection(["1", "2"], lambda version: kept[version][2], lambda line: None)
+    assert bisection.search() is None and not bisection.are_the_same(None)
+    assert bisecting.text_of(bisection, "averaging", None).startswith(
+        "averaging 1 and 2 are undecided for the same reasons: whether they do the same is not known.\n")
+
+
+def test_what_came_and_went_before_is_not_said_to_be_the_first():
+    kept = {version: ("1/2" if right else "1/4", 1, False) for version, right in zip("12345", (True, False, True, True, False))}
+    places, text = bisected("12345", kept)
+    assert places == (3, 4) and "1 others were not looked at: it may change there as well." in text
+
+
+def kept_as(version, names, why=()):
+    formulas = [{"formula": "1/4", "expected": "1/2", "verdict": "wrong", "parameters": list(names)}] if names else []
+    return {"experiment": "a", "package": "p", "version": version, "layout": {}, "options": {}, "loss": "sum", "outcome": "mismatch" if names else "error",
+            "formulas": formulas, "why": list(why), "calls": [], "seconds": 1, "blame": []}
+
+
+def test_a_row_names_each_version_and_has_those_alone_that_say_the_same():
+    found = [kept_as("1.0", "v"), kept_as("1.2", "v"), kept_as("1.3", "w"), kept_as("1.4", "", ["first kind"]), kept_as("1.5", "", ["second kind at a.py:3"]),
+             kept_as("1.6", "", ["second kind at a.py:4"])]
+    assert [row[1] for row in table.rows(found)] == ["p 1.0, 1.2", "p 1.3", "p 1.4", "p 1.5, 1.6"]
+
+
+def test_folders_of_this_machine_are_in_no_sentence():
+    assert results.shortened("no name 'log' from 'a.b' (/opt/x/lib/python3.11/site-packages/a/b.py) in /r/a-1/a/c.py:3", "/r/a-1") == "no name 'log' from 'a.b' (a/b.py) in a/c.py:3"
+
+
+def test_a_step_at_fault_is_named():
+    assert table.where({**kept_as("1.0", "v"), "blame": [{"step": "all_reduce", "why": "sums twice"}]}) == "all_reduce: it sums twice"
+
+
+def test_what_an_extraction_did_not_end_in_time_is_run_again(monkeypatch, tmp_path):
+    err = "lockstep extract: rank 1 did not end within 20 s; it was at\n  train.py:3 in main\n"
+    monkeypatch.setattr(running, "run", lambda words, environment, folder, limit: (2, "", err))
+    monkeypatch.setattr(running, "program", lambda: "true")
+    (one,) = combinations_of(tmp_path, {"options": None, "arguments": None})
+    found = running.result(one, releases.Releases(tmp_path), 20)
+    assert (found["outcome"], found["why"], found["again"]) == ("error", ["rank 1 did not end within 20 s; it was at train.py:3 in main"], True)
+
+
+def combinations_of(folder, changed, had=None):
+    (folder / "train.py").write_text("")
+    path = folder / "plan.toml"
+    path.write_text("[[experiment]]\n" + "".join("%s = %s\n" % one for one in {**GOOD, **changed}.items() if one[1]))
+    (experiment,) = plan.read(path)
+    return experiment.combinations(experiment.versions, had)
+
+
+def test_installed_is_the_version_that_the_python_has_and_another_environment_another_result(monkeypatch, tmp_path):
+    monkeypatch.setattr(environment, "lockstep", lambda: ["a"])
+    had = environment.Had(sys.executable)
+    (one,) = combinations_of(tmp_path, {"package": "'Pytest'", "options": None, "arguments": "['{version}']"}, had)
+    assert (one.version, one.arguments, one.wanted) == (pytest.__version__, (pytest.__version__,), "installed")
+    keys = [one.key()]
+    monkeypatch.setattr(environment, "lockstep", lambda: ["b"])
+    (other,) = combinations_of(tmp_path, {"package": "'Pytest'", "options": None, "arguments": "['{version}']"}, environment.Had(sys.executable))
+    keys.append(other.key())
+    (tmp_path / "beside.py").write_text("")
+    keys.append(other.key())
+    assert len(set(keys)) == 3
+
+
+def test_what_is_given_twice_is_run_once_and_an_older_name_of_a_loss_is_read(tmp_path):
+    found = combinations_of(tmp_path, {"layouts": "[{dp = 2}, {dp = 2}]", "versions": "['1.0', '1.0']", "options": None, "arguments": None, "losses": "['mean', 'local_mean']"})
+    assert [one.loss for one in found] == ["local_mean"]
 
 
 def test_an_end_that_cannot_run_is_an_error():
@@ -193,6 +292,12 @@ GOOD = {"name": '"a"', "package": '"p"', "script": '"train.py"', "layouts": "[{d
     ({"layouts": "[{}]"}, "experiment 'a': a layout has neither ranks nor axes: expected {ranks = 4} or {dp = 2, sp = 2}"),
     ({"options": "{stage = 1}"}, "experiment 'a': options.stage is 1: expected a list of values"),
     ({"arguments": "['{stages}']"}, "experiment 'a': the argument '{stages}': there is no value 'stages' (did you mean \"stage\"?)"),
+    ({"arguments": "['{ranks!z}']"}, "experiment 'a': the argument '{ranks!z}': expected {name}, as in ranks={ranks}"),
+    ({"package": "'-r'"}, "experiment 'a': package is '-r': expected the name of a package"),
+    ({"versions": "['../../x']"}, "experiment 'a': versions: '../../x' is no version: expected such as \"0.19.8\""),
+    ({"options": "{loss = ['sum', 'mean']}"}, "experiment 'a': options.loss: the name is taken already: there is a value loss in each combination"),
+    ({"options": "{dp = [1]}"}, "experiment 'a': options.dp: the name is taken already: a layout has it"),
+    ({"layouts": "[{version = 2}]"}, "experiment 'a': layouts: the name version is taken already: there is a value version in each combination"),
     ({"variables": "{A = 1}"}, "experiment 'a': variables is {'A': 1}: expected texts by name"),
     ({"steps": "0"}, "experiment 'a': steps is 0: expected a number from 1 to 1000"),
 ])
@@ -225,6 +330,7 @@ def test_combinations_are_in_the_order_of_the_file_and_versions_go_fastest(tmp_p
     assert (found[0].ranks, found[0].mesh, found[0].data_axes) == (4, "dp=2,sp=2", "dp") and len({one.key() for one in found}) == 4
 
 
-def test_versions_are_sorted_as_numbers():
-    assert sorted(["0.12.0", "0.9.5", "0.12.0.post1", "0.12.0rc1", "1.0", "0.12"], key=releases.ordered) == [
-        "0.9.5", "0.12.0rc1", "0.12.0", "0.12", "0.12.0.post1", "1.0"]
+def test_versions_are_in_the_order_of_pip(monkeypatch):
+    known = "1.0, 1.0rc1, 1.0b1, 1.0a2, 1.0.dev3"
+    monkeypatch.setattr(releases, "pip", lambda python, words: subprocess.CompletedProcess(words, 0, "x (1.0)\nAvailable versions: %s\n" % known, ""))
+    assert releases.between("x", "1.0.dev3", "1.0", "python3") == ["1.0.dev3", "1.0a2", "1.0b1", "1.0rc1", "1.0"]

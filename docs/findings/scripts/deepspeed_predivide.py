@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed alone on gloo: what each rank's gradient counts in the update, by ZeRO stage and gradient_predivide_factor. Averaged over 2 ranks it is 1/2.
+"""DeepSpeed alone on gloo: what each rank's gradient counts in the update, by ZeRO stage, gradient_predivide_factor and (ZeRO 3 has two ways)
+contiguous_gradients. Averaged over 2 ranks it is 1/2.
 
 Each rank's loss picks an element of the weight of its own, so what SGD with learning rate 1 subtracts from zeros there is the coefficient of that rank.
 """
@@ -23,11 +24,11 @@ class Picked(torch.nn.Module):
         return (self.weight * picks).sum()
 
 
-def coefficients(rank, stage, factor):
+def coefficients(rank, stage, factor, contiguous):
     model = Picked()
     engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=1.0), config={
         "train_micro_batch_size_per_gpu": 1, "gradient_clipping": 0.0, "gradient_predivide_factor": factor, "zero_allow_untested_optimizer": True,
-        "zero_force_ds_cpu_optimizer": False, "zero_optimization": {"stage": stage, "reduce_scatter": False}})
+        "zero_force_ds_cpu_optimizer": False, "zero_optimization": {"stage": stage, "reduce_scatter": False, "contiguous_gradients": contiguous}})
     engine.backward(engine(torch.eye(16)[rank]))
     engine.step()
     with deepspeed.zero.GatheredParameters([engine.module.weight], enabled=stage == 3):
@@ -39,11 +40,11 @@ def main(rank):
     deepspeed.utils.logger.setLevel("ERROR")
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # gloo alone, without what would have to be compiled
     deepspeed.init_distributed(dist_backend="gloo", verbose=False)
-    for stage in (0, 1, 2, 3):
+    for stage, contiguous in ((0, True), (1, True), (2, True), (3, True), (3, False)):
         for factor in (1.0, 2.0, 4.0):
-            found = coefficients(rank, stage, factor)
+            found = " ".join("%g" % one for one in coefficients(rank, stage, factor, contiguous))
             if rank == 0:
-                print("ZeRO %d, gradient_predivide_factor %g: %s" % (stage, factor, " ".join("%g" % one for one in found)), flush=True)
+                print("ZeRO %d%s, gradient_predivide_factor %g: %s" % (stage, "" if contiguous else ", contiguous_gradients False", factor, found), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@ everything is a match, or the ends of a bisection differ; 2 with a sentence on s
 import concurrent.futures
 import json
 import os
+import re
 import signal
 import sys
 
-from lockstep.matrix import bisecting, releases, results, running, table
-from lockstep.matrix.plan import Combination, PlanError, read
+from lockstep.matrix import bisecting, environment, releases, results, running, table
+from lockstep.matrix.plan import WORD, Combination, PlanError, read
 
 WRONG = 11  # the exit status: a text was written, and something in it is wrong
 
@@ -31,7 +32,8 @@ def versions_of(experiment, python):
 
 def matrix(settings):
     python = settings["python"]
-    combinations = [one for experiment in read(settings["file"]) for one in experiment.combinations(versions_of(experiment, python))]
+    experiments, had = read(settings["file"]), environment.Had(python)
+    combinations = [one for experiment in experiments for one in experiment.combinations(versions_of(experiment, python), had)]
     combinations = [one for one in combinations if all(word in one.title() for word in settings["only"])]
     if not combinations:
         raise PlanError("%s: there is no combination%s" % (settings["file"], " with " + " and ".join(settings["only"]) if settings["only"] else ""))
@@ -48,7 +50,7 @@ def matrix(settings):
 
     if not settings["written"]:
         # One after the other: two that install the same release would do it twice.
-        for package, version, together in dict.fromkeys((one.package, one.version, one.together) for one in waiting):
+        for package, version, together in dict.fromkeys((one.package, one.wanted, one.together) for one in waiting):
             try:
                 there.get(package, version, together)
             except releases.Unavailable as unavailable:
@@ -62,24 +64,27 @@ def matrix(settings):
                 pool.shutdown(cancel_futures=True)
                 raise
     found = [one for one in map(kept.read, combinations) if one is not None]
-    kind = settings["format"]
-    shown = table.as_json(found) if kind == "json" else table.as_markdown(found, settings["shown"]) if kind == "markdown" else table.as_text(found)
-    return shown, all(one["outcome"] == results.MATCH for one in found)
+    kind, missing = settings["format"], len(combinations) - len(found)
+    shown = table.as_json(found) if kind == "json" else table.as_markdown(found, settings["shown"], missing) if kind == "markdown" else table.as_text(found, missing)
+    return shown, not missing and all(one["outcome"] == results.MATCH for one in found)
 
 
 def bisect(settings):
     package, python = settings["package"], settings["python"]
+    if not re.fullmatch(WORD, package):
+        raise PlanError("%s is no name of a package" % package)
     try:
         versions = releases.between(package, settings["first"], settings["last"], python)
     except releases.Unavailable as unavailable:
         raise PlanError(str(unavailable)) from unavailable
-    there = releases.Releases(settings["releases"], python)
+    there, had = releases.Releases(settings["releases"], python), environment.Had(python)
     there.clean()
     kept = running.Kept(settings["results"]) if settings["results"] else None
 
     def run(version):
         combination = Combination("bisect", package, version, (("ranks", settings["ranks"]),), (), settings["loss"], settings["ranks"], settings["mesh"],
-                                  settings["data_axes"], os.path.abspath(settings["script"]), tuple(settings["arguments"]), (), (), settings["steps"])
+                                  settings["data_axes"], os.path.abspath(settings["script"]), tuple(settings["arguments"]), (), (), settings["steps"],
+                                  environment=had.digest)
         found = kept.read(combination) if kept and kept.has(combination) and not settings["again"] else None
         if found is None:
             found = running.result(combination, there, settings["limit"], settings["jobs"])
@@ -93,8 +98,8 @@ def bisect(settings):
     except ValueError as error:
         raise PlanError("%s %s" % (package, error)) from error
     if settings["format"] == "json":
-        return json.dumps(bisecting.as_content(bisection, package, places), indent=1) + "\n", places is None
-    return bisecting.text_of(bisection, package, places), places is None
+        return json.dumps(bisecting.as_content(bisection, package, places), indent=1) + "\n", bisection.are_the_same(places)
+    return bisecting.text_of(bisection, package, places), bisection.are_the_same(places)
 
 
 def main(settings, descriptor):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first release whose formulas differ from those of an older one: a binary search."""
+"""Two neighbouring releases of which one says what the older end does, and the other something else: a binary search."""
 
 import difflib
 
@@ -11,13 +11,6 @@ def lines_of(result):
     found = results.said(result)
     return ["%s: %s%s" % (name, formula, "" if verdict == "right" else " (%s%s)" % (verdict, ", right is %s" % expected if expected else ""))
             for name in sorted(found) for formula, expected, verdict in found[name]]
-
-
-def without_lines(call):
-    """A place by its file and function: lines move with each release."""
-    head, _, rest = call.rpartition(":")
-    number, _, function = rest.partition(" ")
-    return "%s %s" % (head, function) if number.isdigit() else call
 
 
 def shown_diff(old, new, title):
@@ -39,7 +32,11 @@ class Bisection:
             self.found[version] = self.run(version)
             one = self.found[version]
             self.report("%s: %s" % (version, one["outcome"] + (" (%s)" % one["why"][0] if results.said(one) is None else "")))
-        return results.said(self.found[version])
+        return results.compared(self.found[version])
+
+    def are_the_same(self, places):
+        """Whether the ends are known to do the same."""
+        return places is None and results.is_known(self.found[self.versions[0]])
 
     def near(self, low, high):
         """The place next to the middle of those between that can run, or None."""
@@ -50,8 +47,8 @@ class Bisection:
         return None
 
     def search(self):
-        """(place of the last that says what the first does, place of the first that does not); None where both ends say the same.
-        Raises ValueError where an end cannot run."""
+        """(place of one that says what the first does, place of the next one, but for those that cannot run, that does not); None where both ends say
+        the same. Others before and behind may say either. Raises ValueError where an end cannot run."""
         low, high = 0, len(self.versions) - 1
         for end in (low, high):
             if self.at(end) is None:
@@ -72,17 +69,22 @@ def text_of(bisection, package, places):
     skipped = [version for version in versions if version in found and results.said(found[version]) is None]
     if places is None:
         first, last = found[versions[0]], found[versions[-1]]
-        lines = ["%s %s and %s say the same: %s. What lies between them was not looked at." % (package, versions[0], versions[-1], first["outcome"]),
-                 *("  " + line for line in lines_of(last))]
+        lines = ["%s %s and %s say the same: %s. What lies between them was not looked at." % (package, versions[0], versions[-1], first["outcome"])
+                 if bisection.are_the_same(places) else
+                 "%s %s and %s are %s for the same reasons: whether they do the same is not known." % (package, versions[0], versions[-1], first["outcome"]),
+                 *("  " + line for line in lines_of(last)), *("  " + line for line in last.get("why", ()))]
     else:
         low, high = (versions[place] for place in places)
         old, new = found[low], found[high]
         between = versions[places[0] + 1:places[1]]
-        lines = ["%s %s is the first that differs: %s; %s is a %s." % (package, high, new["outcome"], low, old["outcome"])]
-        if between:
-            lines.append("Or one of those before it that cannot run: %s." % ", ".join(between))
+        lines = ["%s changes between %s (%s), which says what %s does, and %s (%s)." % (package, low, old["outcome"], versions[0], high, new["outcome"])]
+        lines.append("Between them none can run: %s." % ", ".join(between) if between else "They are neighbours.")
+        unseen = [version for version in versions if version not in found]
+        if unseen:
+            lines.append("%d others were not looked at: it may change there as well." % len(unseen))
         lines += shown_diff(lines_of(old), lines_of(new), "formulas")
-        lines += shown_diff([without_lines(one) for one in old["calls"]], [without_lines(one) for one in new["calls"]], "calls that carry gradients")
+        lines += shown_diff(old.get("why", []), new.get("why", []), "what is said besides") if old.get("why") or new.get("why") else []
+        lines += shown_diff(*([results.without_lines(call) for call in one["calls"]] for one in (old, new)), "calls that carry gradients")
     if skipped:
         lines += ["", "stepped over:", *("  %s: %s" % (version, found[version]["why"][0]) for version in skipped)]
     lines += ["", "%d of %d versions were run." % (len(found) - len(skipped), len(versions))]
@@ -91,6 +93,6 @@ def text_of(bisection, package, places):
 
 def as_content(bisection, package, places):
     versions = bisection.versions
-    return {"lockstep_bisect": 1, "package": package, "versions": versions, "same": places is None,
+    return {"lockstep_bisect": 1, "package": package, "versions": versions, "same": bisection.are_the_same(places),
             "last_same": versions[places[0]] if places else None, "first_different": versions[places[1]] if places else None,
             "results": [bisection.found[version] for version in versions if version in bisection.found]}

@@ -6,14 +6,18 @@ import itertools
 import json
 import math
 import os
+import pathlib
 import re
 import string
 import tomllib
 from dataclasses import asdict, dataclass
 
-from lockstep.errors import LOSSES, nearest, shown
+from lockstep.errors import LOSSES, OLD_LOSSES, nearest, shown
 
 INSTALLED = "installed"  # the version that the Python has
+# What becomes a part of a path and a word of pip's: nothing that leads elsewhere, or is an option.
+WORD = r"[A-Za-z0-9][A-Za-z0-9._+!-]*"
+TAKEN = ("loss", "version")  # names of values that no layout and no option may have
 KEYS = ("name", "package", "versions", "script", "arguments", "layouts", "options", "losses", "variables", "with", "steps")
 
 
@@ -37,6 +41,13 @@ class Combination:
     variables: tuple
     together: tuple  # other packages that are installed with it
     steps: int
+    installed: bool = False  # the version is what the Python has
+    environment: str = ""  # environment.py: the Python with its packages, and lockstep
+
+    @property
+    def wanted(self):
+        """What is to be installed."""
+        return INSTALLED if self.installed else self.version
 
     def words(self, things):
         return " ".join("%s=%s" % (name, text(value)) for name, value in things)
@@ -53,10 +64,15 @@ class Combination:
         return " ".join(filter(None, [self.experiment, self.package, self.version, self.layout_words, self.options_words, self.loss]))
 
     def key(self):
-        """Of all on which the result depends, and of the script's bytes."""
-        with open(self.script, "rb") as file:
-            script = hashlib.sha256(file.read()).hexdigest()
-        return hashlib.sha256(json.dumps([dict(asdict(self), script=script)], sort_keys=True).encode()).hexdigest()[:16]
+        """Of all that is known to matter: with the bytes of the script, and of the Python modules that lie beside it."""
+        beside = sorted(path for path in pathlib.Path(self.script).parent.glob("*.py") if path.is_file())
+        files = {path.name: digest(path) for path in [pathlib.Path(self.script), *beside]}
+        return hashlib.sha256(json.dumps([dict(asdict(self), script=os.path.basename(self.script)), files], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def text(value):
@@ -94,16 +110,21 @@ class Experiment:
         if not isinstance(self.name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", self.name):
             self.fail("name is %s: expected letters, digits, and . _ - between them" % shown(self.name))
         self.package = self.one(given, "package", str, "the name of a package")
+        if not re.fullmatch(WORD, self.package):
+            self.fail("package is %s: expected the name of a package" % shown(self.package))
         self.script = os.path.join(os.path.dirname(os.path.abspath(path)), self.one(given, "script", str, "the path of a script"))
         if not os.path.isfile(self.script):
             self.fail("%s: there is no such script" % self.script)
         self.versions = given.get("versions", [INSTALLED])
         if not isinstance(self.versions, str) and not self.is_list(self.versions, str):
             self.fail("versions is %s: expected a list of versions, or \"FIRST..LAST\"" % shown(self.versions))
+        for version in self.versions if isinstance(self.versions, list) else ():
+            if not re.fullmatch(WORD, version):
+                self.fail("versions: %s is no version: expected such as \"0.19.8\"" % shown(version))
         if isinstance(self.versions, str) and not re.fullmatch(r"[^.][^ ]*\.\.[^. ][^ ]*", self.versions):
             self.fail("versions is %s: expected \"FIRST..LAST\", such as \"0.12.0..0.19.8\", or a list" % shown(self.versions))
         self.arguments = self.several(given, "arguments", str, [])
-        self.losses = self.several(given, "losses", str, ["local_mean"])
+        self.losses = [OLD_LOSSES.get(loss, loss) for loss in self.several(given, "losses", str, ["local_mean"])]
         for loss in self.losses:
             if loss not in LOSSES:
                 self.fail("there is no loss %s: expected %s%s" % (shown(loss), ", ".join(LOSSES), nearest(loss, LOSSES)))
@@ -114,6 +135,9 @@ class Experiment:
             for name, values in table.items():
                 if not self.is_list(values, (str, int, float)):
                     self.fail("options.%s is %s: expected a list of values" % (name, shown(values)))
+                if name in TAKEN or name == "ranks" or any(name in layout for layout in self.layouts):
+                    self.fail("options.%s: the name is taken already: %s" % (name, "there is a value %s in each combination" % name
+                                                                           if name in (*TAKEN, "ranks") else "a layout has it"))
         self.variables = given.get("variables", {})
         if not isinstance(self.variables, dict) or not all(isinstance(value, str) for value in self.variables.values()):
             self.fail("variables is %s: expected texts by name" % shown(self.variables))
@@ -145,6 +169,8 @@ class Experiment:
         """(ranks, mesh, data axes)."""
         sizes = {name: size for name, size in layout.items() if name != "data_axes"}
         for name, size in sizes.items():
+            if name in TAKEN:
+                self.fail("layouts: the name %s is taken already: there is a value %s in each combination" % (name, name))
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 self.fail("layouts: %s is %s: expected a number of ranks" % (name, shown(size)))
         data_axes = layout.get("data_axes", "")
@@ -164,20 +190,25 @@ class Experiment:
         for name in names:
             if name not in values:
                 self.fail("the argument %s: there is no value %s%s" % (shown(template), shown(name), nearest(name, values)))
-        return template.format(**values)
+        try:
+            return template.format(**values)
+        except (ValueError, LookupError, AttributeError):
+            return self.fail("the argument %s: expected {name}, as in ranks={ranks}" % shown(template))
 
-    def combinations(self, versions):
-        """Of these versions: the last one goes fastest, so that it can be seen what changed with a version."""
+    def combinations(self, versions, had=None):
+        """Of these versions, each combination once: the last version goes fastest, so that it can be seen what changed with it. `had`: environment.Had."""
         found = []
         for layout in self.layouts:
             ranks, mesh, data_axes = self.layout(layout)
             for table in self.options:
                 for chosen in itertools.product(*([(name, value) for value in values] for name, values in table.items())):
                     for loss, version in itertools.product(self.losses, versions):
+                        installed = version == INSTALLED
+                        version = had.version(self.package) if installed and had else version
                         values = {name: text(value) for name, value in (*layout.items(), *chosen)}
                         values.update(ranks=str(ranks), loss=loss, version=version)
                         arguments = [self.filled(one, values) for one in self.arguments]
                         found.append(Combination(
                             self.name, self.package, version, tuple(layout.items()), chosen, loss, ranks, mesh, data_axes, self.script,
-                            tuple(filter(None, arguments)), tuple(self.variables.items()), self.together, self.steps))
-        return found
+                            tuple(filter(None, arguments)), tuple(self.variables.items()), self.together, self.steps, installed, had.digest if had else ""))
+        return list(dict.fromkeys(found))

@@ -41,23 +41,14 @@ def pip(python, arguments, package=""):
         raise Unavailable("%s: %s" % (python, error.strerror)) from error
 
 
-def ordered(version):
-    """Something by which versions can be sorted: 0.12.0rc1 comes before 0.12.0, and that before 0.12.0.post1."""
-    numbers, rest = re.match(r"v?(\d+(?:\.\d+)*)(.*)", version).groups() if re.match(r"v?\d", version) else ("0", version)
-    numbers = tuple(map(int, numbers.split(".")))
-    while numbers and numbers[-1] == 0:
-        numbers = numbers[:-1]
-    kind = 0 if re.match(r"[.-]?(a|b|c|rc|dev)", rest) else 2 if rest.startswith((".post", "-")) else 1
-    return numbers, kind, tuple(map(int, re.findall(r"\d+", rest)))
-
-
 def listed(package, python):
     """All versions that pip can have, the oldest first."""
     done = pip(python, ["index", "versions", package])
     found = re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)
     if done.returncode or not found:
         raise Unavailable("pip knows no versions of %s: %s" % (package, last_line(done.stderr)))
-    return sorted((one.strip() for one in found[1].split(",")), key=ordered)
+    # pip says them in their order, the newest first.
+    return [one.strip() for one in found[1].split(",")][::-1]
 
 
 def between(package, first, last, python):
@@ -66,7 +57,7 @@ def between(package, first, last, python):
     for end in (first, last):
         if end not in versions:
             raise Unavailable("there is no %s %s: pip knows %s to %s" % (package, end, versions[0], versions[-1]))
-    if ordered(first) > ordered(last):
+    if versions.index(first) > versions.index(last):
         raise Unavailable("%s %s is newer than %s: the older one goes first" % (package, first, last))
     return versions[versions.index(first):versions.index(last) + 1]
 

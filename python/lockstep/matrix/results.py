@@ -2,6 +2,7 @@
 """What an extraction and its check come to: formulas, what is wrong, and which calls carry gradients."""
 
 import os
+import re
 
 MATCH, MISMATCH, UNDECIDED, ERROR, UNAVAILABLE = "match", "mismatch", "undecided", "error", "not installed"
 
@@ -17,12 +18,11 @@ def formulas(report):
             for (formula, expected, verdict), names in sorted(found.items(), key=lambda one: (sorted(one[1]), str(one[0])))]
 
 
-def shortened(call):
-    """The place of a call without the folder in which a release lies: "torch/distributed/fsdp/x.py:12 in f"."""
-    place = str(call)
-    for mark in ("/site-packages/", "/lib/python"):
-        place = place.rpartition(mark)[2]
-    return place
+def shortened(text, release=None):
+    """A sentence or a place without the folders in which releases and packages lie: "torch/distributed/fsdp/x.py:12 in f"."""
+    if release:
+        text = text.replace(release + os.sep, "")
+    return re.sub(r"/[^\s()\"']*/(?:site-packages|dist-packages|lib/python\d[.\d]*)/", "", text)
 
 
 def calls(extraction, release):
@@ -33,10 +33,7 @@ def calls(extraction, release):
         for event in program["events"]:
             event = shared[event] if isinstance(event, int) else event
             if event["event"] == "collective" and event.get("input"):
-                call = str(event.get("call", ""))
-                if release:
-                    call = call.replace(release + os.sep, "")
-                one = " ".join(filter(None, [event["op"], event.get("reduce"), "at " + shortened(call)]))
+                one = " ".join(filter(None, [event["op"], event.get("reduce"), "at " + shortened(str(event.get("call", "")), release)]))
                 if one not in found:
                     found.append(one)
     return found
@@ -45,8 +42,7 @@ def calls(extraction, release):
 def outcome(report, extraction, release):
     findings = [one["what"] for one in report["findings"]]
     undecided = [one["why"] for one in report["results"] if one["verdict"] == "undecided" and one["why"]]
-    told = [one if isinstance(one, str) else one.get("why") or one.get("what") or one.get("message") or str(one)
-            for key in ("collectives", "gaps") for one in report[key]]
+    told = report["collectives"] + report["gaps"]
     return {"outcome": report["verdict"], "formulas": formulas(report), "findings": findings,
             "why": list(dict.fromkeys(told + undecided)) if report["verdict"] == UNDECIDED else told,
             "blame": report["blame"], "repair": report["repair"], "not_blamed": report["not_blamed"],
@@ -54,7 +50,7 @@ def outcome(report, extraction, release):
 
 
 def said(result):
-    """What releases are compared by: by parameter its formulas; of what has none, why."""
+    """By parameter its formulas; None where nothing ran."""
     if result["outcome"] in (ERROR, UNAVAILABLE):
         return None
     found = {}
@@ -62,3 +58,19 @@ def said(result):
         for name in one["parameters"]:
             found.setdefault(name, []).append((one["formula"], one["expected"], one["verdict"]))
     return {name: sorted(own, key=str) for name, own in found.items()}
+
+
+def without_lines(text):
+    """Places by their file and function: lines move with each release."""
+    return re.sub(r"(\.\w+):\d+", r"\1", text)
+
+
+def compared(result):
+    """What releases are compared by: the outcome, the formulas, and what is said of collectives and of what is not known. None where nothing ran."""
+    formulas_of = said(result)
+    return None if formulas_of is None else (result["outcome"], formulas_of, [without_lines(one) for one in result.get("why", ())])
+
+
+def is_known(result):
+    """Whether two releases that say this do the same: not where a formula could not be found out."""
+    return all(formula != "?" for own in (said(result) or {}).values() for formula, _, _ in own)

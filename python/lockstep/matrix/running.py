@@ -64,12 +64,12 @@ def run(words, environment, folder, limit):
 
 
 def reason(err):
-    """What the extraction says first, and what a rank has ended with, which stands in the next line: behind that stand the places."""
+    """What the extraction says first, and what a rank has ended with or was at, which stands in the next line: behind that stand the places."""
     lines = [line.strip() for line in err.splitlines()]
     for place, line in enumerate(lines):
         said = line.partition("lockstep extract: ")[2]
         if said:
-            return " ".join([said, *(lines[place + 1:place + 2] if said.endswith("ended with") else [])])
+            return " ".join([said, *(lines[place + 1:place + 2] if said.endswith(("ended with", "it was at")) else [])])
     return last_line(err)
 
 
@@ -84,7 +84,7 @@ def refused(out):
 def played(combination, releases, limit, jobs):
     """The outcome, and what its keys are for (results.outcome)."""
     try:
-        release = releases.get(combination.package, combination.version, combination.together)
+        release = releases.get(combination.package, combination.wanted, combination.together)
     except Unavailable as unavailable:
         return {"outcome": results.UNAVAILABLE, "why": [str(unavailable)]}
     environment = dict(os.environ)
@@ -95,10 +95,12 @@ def played(combination, releases, limit, jobs):
         output = os.path.join(folder, "step.json")
         status, _, err = run(command(combination, releases.python, limit, jobs, output), environment, folder, 2 * limit + TO_END)
         if status != 0:
-            return {"outcome": results.ERROR, "why": ["no end within %d s" % (2 * limit + TO_END) if status is None else reason(err)], "again": status is None}
+            why = "no end within %d s" % (2 * limit + TO_END) if status is None else reason(err)
+            return {"outcome": results.ERROR, "why": [results.shortened(why, release)], "again": status is None or "did not end within" in why}
         status, out, err = run(["check", output, "--format", "json"], environment, folder, limit)
         if status not in (0, 1):
-            return {"outcome": results.ERROR, "why": ["check: " + ("no end within %d s" % limit if status is None else refused(out) or last_line(err))]}
+            why = "check: " + ("no end within %d s" % limit if status is None else refused(out) or last_line(err))
+            return {"outcome": results.ERROR, "why": [why], "again": status is None}
         with open(output, encoding="utf-8") as file:
             extraction = json.load(file)
     return results.outcome(json.loads(out), extraction, release)
@@ -119,7 +121,6 @@ class Kept:
 
     def __init__(self, folder):
         self.folder = folder
-        os.makedirs(folder, exist_ok=True)
 
     def path(self, combination):
         return os.path.join(self.folder, "%s-%s-%s-%s.json" % (combination.experiment, combination.package, combination.version, combination.key()))
@@ -129,7 +130,7 @@ class Kept:
         try:
             with open(self.path(combination), encoding="utf-8") as file:
                 return json.load(file)
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
 
     def has(self, combination):
@@ -139,6 +140,7 @@ class Kept:
 
     def write(self, combination, content):
         path = self.path(combination)
+        os.makedirs(self.folder, exist_ok=True)
         with open(path + ".part", "w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
             file.write("\n")

@@ -6,7 +6,7 @@
 namespace lockstep::cli {
 
 /// What a part of the Python package has left.
-struct Extracted {
+struct PythonOutput {
   int status = 0;    ///< of the program: 0, 1, or what it ends with, said on standard error already
   std::string text;  ///< the extraction, or the table; only where the status is 0 or 1
 };
@@ -24,6 +24,6 @@ std::string cache_folder(const std::string& name);
 
 /// Runs `python -m MODULE SETTINGS` and waits for it. Signals that end this process end it as well. Throws
 /// InputError where it cannot be started.
-Extracted run_python_part(const PythonPart& part, const std::string& python, const std::string& settings);
+PythonOutput run_python_part(const PythonPart& part, const std::string& python, const std::string& settings);
 
 }  // namespace lockstep::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/extracting_python.h"
+#include "src/cli/python_part.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -31,11 +31,11 @@ namespace fs = std::filesystem;
 constexpr int could_not_start = 127;
 constexpr int something_wrong = 11;  // said by lockstep.matrix, which has written its text; 1 is Python's own
 
-volatile std::sig_atomic_t extracting_process = 0, signal_to_end = 0;
+volatile std::sig_atomic_t running_process = 0, signal_to_end = 0;
 
-extern "C" void end_extraction(int signal) {
+extern "C" void end_part(int signal) {
   signal_to_end = signal;
-  if (extracting_process > 0) kill(extracting_process, SIGTERM);
+  if (running_process > 0) kill(running_process, SIGTERM);
 }
 
 /// Where the Python package lies, if the program was built in a source tree and not installed; "" otherwise.
@@ -47,7 +47,7 @@ std::string package_folder() {
   return fs::canonical(folder, error).string();
 }
 
-/// In the new process. It writes the extraction to a descriptor of its own: a script may write to standard output.
+/// In the new process. It writes its text to a descriptor of its own: a script may write to standard output.
 [[noreturn]] void become_python(const std::vector<std::string>& words, pid_t parent, int output) {
   // Interrupts from the terminal come once, from us.
   setpgid(0, 0);
@@ -92,7 +92,7 @@ std::string cache_folder(const std::string& name) {
   return folder.empty() ? "" : (folder / "lockstep" / name).string();
 }
 
-Extracted run_python_part(const PythonPart& part, const std::string& python, const std::string& settings) {
+PythonOutput run_python_part(const PythonPart& part, const std::string& python, const std::string& settings) {
   if (const std::string folder = package_folder(); !folder.empty()) {
     const char* path = std::getenv("PYTHONPATH");
     setenv("PYTHONPATH", path != nullptr && *path != 0 ? (folder + ":" + path).c_str() : folder.c_str(), 1);
@@ -101,21 +101,21 @@ Extracted run_python_part(const PythonPart& part, const std::string& python, con
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
   const std::vector<std::string> words = {python, "-m", part.module, settings, std::to_string(ends[1])};
-  const EndingSignals ended_with_us(end_extraction);
+  const EndingSignals ended_with_us(end_part);
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error(fmt::format("cannot start {}: {}", python, std::strerror(errno)));
   if (child == 0) become_python(words, parent, ends[1]);
-  extracting_process = child;
+  running_process = child;
   if (signal_to_end != 0) kill(child, SIGTERM);  // came before there was anybody to end
   close(ends[1]);
-  Extracted result;
+  PythonOutput result;
   result.text = read_all(ends[0]);
   close(ends[0]);
   int ended = 0;
   while (waitpid(child, &ended, 0) < 0 && errno == EINTR) {
   }
-  extracting_process = 0;
+  running_process = 0;
   if (signal_to_end != 0) {
     result.status = 128 + signal_to_end;
   } else if (WIFSIGNALED(ended)) {
