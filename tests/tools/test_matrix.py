@@ -225,6 +225,13 @@ def test_combinations_are_in_the_order_of_the_file_and_versions_go_fastest(tmp_p
     assert (found[0].ranks, found[0].mesh, found[0].data_axes) == (4, "dp=2,sp=2", "dp") and len({one.key() for one in found}) == 4
 
 
+def test_the_older_name_of_a_loss_is_still_read(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    path = tmp_path / "plan.toml"
+    path.write_text("[[experiment]]\n" + "".join("%s = %s\n" % one for one in {**GOOD, "losses": "['mean', 'sum']"}.items()))
+    assert [one.loss for one in plan.read(path)[0].combinations(["1.0"])] == ["local_mean", "sum"] * 2
+
+
 def test_versions_are_sorted_as_numbers():
     assert sorted(["0.12.0", "0.9.5", "0.12.0.post1", "0.12.0rc1", "1.0", "0.12"], key=releases.ordered) == [
         "0.9.5", "0.12.0rc1", "0.12.0", "0.12", "0.12.0.post1", "1.0"]

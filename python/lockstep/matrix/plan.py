@@ -11,7 +11,7 @@ import string
 import tomllib
 from dataclasses import asdict, dataclass
 
-from lockstep.errors import LOSSES, nearest, shown
+from lockstep.errors import LOSSES, OLD_LOSSES, nearest, shown
 
 INSTALLED = "installed"  # the version that the Python has
 KEYS = ("name", "package", "versions", "script", "arguments", "layouts", "options", "losses", "variables", "with", "steps")
@@ -104,6 +104,7 @@ class Experiment:
             self.fail("versions is %s: expected \"FIRST..LAST\", such as \"0.12.0..0.19.8\", or a list" % shown(self.versions))
         self.arguments = self.several(given, "arguments", str, [])
         self.losses = self.several(given, "losses", str, ["local_mean"])
+        self.losses = [OLD_LOSSES.get(loss, loss) for loss in self.losses]
         for loss in self.losses:
             if loss not in LOSSES:
                 self.fail("there is no loss %s: expected %s%s" % (shown(loss), ", ".join(LOSSES), nearest(loss, LOSSES)))
