@@ -75,6 +75,8 @@ struct Imported {
   Json scenario;                     ///< made by the program: its values have no places
   std::vector<ImportedKey> used;     ///< keys that shaped the scenario, in the order of the configuration
   std::vector<ImportedKey> ignored;  ///< keys that do not matter for gradients, and why
+  /// Keys of a part of the model that no preset has, where the request names a model in its place.
+  std::vector<std::string> not_judged;
   std::vector<std::string> unknown;  ///< keys that nobody knows; only with ignore_unknown
   std::vector<std::string> assumed;  ///< what the configuration does not say, in sentences
   std::string release;               ///< which release's schedule the scenario has: "DeepSpeed 0.19.8"

@@ -135,6 +135,8 @@ std::string account(const Imported& imported) {
     words.front() = reason + ": " + words.front();
     text += lines_of(words);
   }
+  if (!imported.not_judged.empty())
+    text += "not judged, the model of --model is in its place\n" + lines_of(imported.not_judged);
   if (!imported.unknown.empty()) text += "not known, left out\n" + lines_of(imported.unknown);
   if (!imported.assumed.empty()) text += "not in the configuration\n";
   for (const std::string& sentence : imported.assumed) text += "  " + sentence + "\n";
@@ -215,7 +217,11 @@ std::vector<OptionRow> rows(ImportArguments& arguments) {
          "Leave out keys that lockstep does not know, in place of an error.",
          {},
          &arguments.ignore_unknown},
-        {"--world-size", "N", "The number of ranks, where the configuration does not say it.", {}, &arguments.world},
+        {"--world-size",
+         "N",
+         "The number of ranks, where the configuration does not say it, or in place of what a launch script says.",
+         {},
+         &arguments.world},
         {"--tp", "N", "Tensor-parallel size, for configurations that do not hold it.", {}, &arguments.tp},
         {"--pp", "N", "Pipeline-parallel size, likewise.", {}, &arguments.pp},
         {"--cp", "N", "Context-parallel size, likewise.", {}, &arguments.cp},

@@ -45,7 +45,7 @@ std::string missing_arguments(const ScriptRun& run, std::size_t given) {
                      given == 0 ? "them" : "the others as well", text_of(all, given));
 }
 
-/// Why the script may have started something else than it would, in sentences.
+/// Why the script may have started something else than it would, in sentences: what it said last, what nothing sets.
 std::vector<Diagnostic> hints(const ScriptRun& run, const ImportRequest& request) {
   std::vector<Diagnostic> result;
   const std::string& script = run.source->name;
@@ -55,15 +55,21 @@ std::vector<Diagnostic> hints(const ScriptRun& run, const ImportRequest& request
     result.push_back({{},
                       fmt::format("{} was stopped: it takes longer than {} seconds, or writes down too much", script,
                                   script_seconds)});
-  } else if (run.status != 0) {
-    const std::vector<std::string> unset = unset_variables(run.source->text, request.variables);
+    return result;
+  }
+  const std::vector<std::string> unset = unset_variables(run.source->text, request.variables);
+  const std::string advice =
+      unset.empty() ? "what it takes from its environment is given with --set NAME=VALUE"
+                    : fmt::format("it takes from its environment {}: give --set {}=VALUE{}", fmt::join(unset, ", "),
+                                  unset.front(), unset.size() > 1 ? " and so on" : "");
+  if (run.status != 0) {
     result.push_back({{},
                       fmt::format("{} ended with status {}{}; {}", script, run.status,
-                                  said.empty() ? "" : fmt::format(", and said last \"{}\"", said),
-                                  unset.empty() ? "what it takes from its environment is given with --set NAME=VALUE"
-                                                : fmt::format("it takes from its environment {}: give --set {}=VALUE{}",
-                                                              fmt::join(unset, ", "), unset.front(),
-                                                              unset.size() > 1 ? " and so on" : ""))});
+                                  said.empty() ? "" : fmt::format(", and said last \"{}\"", said), advice)});
+  } else if (!said.empty()) {
+    result.push_back({{}, fmt::format("{} said last \"{}\"; {}", script, said, advice)});
+  } else if (!unset.empty()) {
+    result.push_back({{}, fmt::format("{}: {}", script, advice)});
   }
   return result;
 }

@@ -161,7 +161,7 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
                   stages == 0 ? "no pipeline engine: layout.pp = 1" : "layout.pp, option pipe_parallel_size");
   const std::int64_t pp = stages == 0 ? 1 : builder.degree("pipe_parallel_size");
   const std::int64_t tp = builder.degree("model_parallel_size");
-  const std::int64_t world = builder.world_size("global_num_gpus", builder.world_size("world_size"));
+  const std::int64_t world = builder.world_size(builder.given("global_num_gpus") ? "global_num_gpus" : "world_size");
   const std::int64_t dp = builder.data_parallel_size(world, {{"model", tp}, {"pipe", pp}});
   builder.axis("tp", tp);
   builder.axis("dp", dp);

@@ -157,7 +157,7 @@ Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics)
   for (const auto& flag : megatron_flags()) flags.push_back(flag.first);
   if (source.has_flags) builder.spellings(std::move(flags));
   for (std::string& note : source.notes) builder.assume(std::move(note));
-  if (!source.other_model.empty()) builder.leave_to_stand_in(source.other_model);
+  if (!source.other_model.empty()) builder.stands_in_for(source.other_model);
   const Sizes sizes = read_sizes(builder, source.world);
   if (!source.is_log) refuse_arguments_of_checkpoint(builder);
   refuse_without_deepspeed(builder);

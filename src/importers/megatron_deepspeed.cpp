@@ -155,7 +155,7 @@ Imported import_megatron_deepspeed(const ImportRequest& request, MegatronSource 
   for (const auto& flag : megatron_flags()) flags.push_back(flag.first);
   builder.spellings(std::move(flags));
   for (std::string& note : source.notes) builder.assume(std::move(note));
-  if (!source.other_model.empty()) builder.leave_to_stand_in(source.other_model);
+  if (!source.other_model.empty()) builder.stands_in_for(source.other_model);
   const std::int64_t tp = builder.degree("tensor_model_parallel_size");
   const std::int64_t pp = builder.degree("pipeline_model_parallel_size");
   const std::int64_t sp = builder.degree("ds_sequence_parallel_size");

@@ -168,7 +168,7 @@ void set_megatron_experts(ScenarioBuilder& builder, std::int64_t tp) {
   }
   if (builder.boolean("add_bias_linear", true) && !is_replaced(builder, "linear_bias")) {
     if (builder.has_stand_in()) {
-      builder.leave_to_stand_in("its biases");
+      builder.stands_in_for("the biases of experts");
       builder.size("linear_bias", Json::boolean(false));
     } else {
       builder.mistake("num_experts",

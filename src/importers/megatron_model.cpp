@@ -58,16 +58,19 @@ void set_megatron_model(ScenarioBuilder& builder, std::int64_t tp) {
     const auto hidden = builder.integer("hidden_size"), heads = builder.integer("num_attention_heads");
     if (!hidden || !heads || *channels * *heads != *hidden) builder.size("head_dim", json_integer(*channels));
   }
-  if (builder.given("encoder_num_layers") && !builder.given("num_layers")) {
+  const bool has_encoder = builder.given("encoder_num_layers");  // later it reads as if it had not been given
+  if (has_encoder && !builder.given("num_layers")) {
     const auto layers = builder.integer("encoder_num_layers");
     builder.beyond_presets("encoder_num_layers", "lockstep has no model with encoder and decoder");
     if (!builder.has_stand_in()) return;
     if (layers) builder.size("layers", json_integer(*layers));
+    builder.meaning("encoder_num_layers", "model.layers");
   }
   for (const std::string_view key : {"num_layers", "hidden_size", "num_attention_heads"}) {
     if (builder.given(key) || is_replaced(builder, builder.table().row(key)->target)) continue;
+    if (key == "num_layers" && has_encoder) continue;  // the encoder's
     if (builder.has_stand_in()) {
-      builder.leave_to_stand_in(fmt::format("its {}", key));
+      builder.size_of_stand_in(key);
     } else {
       builder.mistake("", fmt::format("{} is not given, and Megatron has no default for it; give --size {}=N", key,
                                       builder.table().row(key)->target));

@@ -126,7 +126,7 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
                                 "pretrain_gpt.py trains; --model gpt puts one of these sizes in its place",
                                 other_model));
   }
-  if (!launch.program.empty() && launch.program != "pretrain_gpt.py")
+  if (!launch.program.empty() && launch.program != "pretrain_gpt.py" && other_model.empty())
     launch.notes.push_back(
         "The program is not pretrain_gpt.py: it was not read, and is taken for one that trains a GPT model of these "
         "arguments "

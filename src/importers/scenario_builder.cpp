@@ -50,23 +50,28 @@ void ScenarioBuilder::beyond_presets(std::string_view key, const std::string& me
     return;
   }
   const Setting* setting = settings_.find(key);
-  stood_in_.push_back(setting != nullptr ? setting->written : std::string(key));
-  disregard(key, "nothing: no part of the model that --model names");
+  stands_in_for(setting != nullptr ? setting->written : std::string(key));
+  disregard(key, "");
+  not_judged_.emplace(key);
 }
 
 /// What --model stands in for; a mistake where it is nothing.
 void ScenarioBuilder::tell_stand_in() {
   if (!has_stand_in() || request_.format != "megatron") return;
-  if (stood_in_.empty()) {
+  if (stood_in_.empty() && sizes_of_stand_in_.empty()) {
     mistake("",
             "--model: what this configuration says of its model is described; leave --model out, and replace single "
             "sizes with --size KEY=VALUE");
     return;
   }
-  assume(
-      fmt::format("--model {} stands in for the model, with the sizes that are given here: layout and schedule are "
-                  "judged, and nothing that is special to {}.",
-                  request_.model, fmt::join(stood_in_, ", ")));
+  std::string sentence = fmt::format("--model {} stands in for the model", request_.model);
+  if (sizes_of_stand_in_.empty()) sentence += ", with the sizes that are given here";
+  sentence += ": layout and schedule are judged";
+  if (!stood_in_.empty()) sentence += fmt::format(", and nothing that is special to {}", fmt::join(stood_in_, ", "));
+  if (!sizes_of_stand_in_.empty())
+    sentence += fmt::format("; {} {} {}'s own", fmt::join(sizes_of_stand_in_, ", "),
+                            sizes_of_stand_in_.size() == 1 ? "is" : "are", request_.model);
+  assume(sentence + ".");
 }
 
 bool ScenarioBuilder::is_left_out(const std::string& key) const {
@@ -95,8 +100,13 @@ std::int64_t ScenarioBuilder::degree(std::string_view key, std::int64_t asked) {
 }
 
 std::int64_t ScenarioBuilder::world_size(std::string_view key, std::int64_t otherwise) {
-  if (request_.world > 0) return request_.world;
   const std::int64_t world = integer(key).value_or(otherwise);
+  if (request_.world > 0) {
+    if (world > 0 && world != request_.world)
+      assume(fmt::format("--world-size: {} in the place of {} that the configuration says.",
+                         counted(request_.world, "rank"), world));
+    return request_.world;
+  }
   if (world >= 0 && world <= largest_import_size) return world;
   mistake(key, fmt::format("expected a number of ranks between 1 and {}, found {}", largest_import_size, world));
   return 0;
@@ -284,6 +294,10 @@ void ScenarioBuilder::account(Imported& imported) {
     }
     if (row == nullptr && setting.value.is_object()) continue;  // an empty section
     if (row != nullptr) {
+      if (not_judged_.contains(setting.key)) {
+        imported.not_judged.push_back(setting.written);
+        if (meaning_of(setting, *row).empty()) continue;  // one of its sizes may be used all the same
+      }
       if (row->goes_to.empty() && row->meaning.empty()) {
         imported.ignored.push_back({setting.written, "", "this value changes nothing"});
       } else {
@@ -384,7 +398,8 @@ Imported ScenarioBuilder::finish(const std::string& title, const std::string& na
   Json& scenario = imported.scenario = Json::object();
   scenario.set("lockstep", json_integer(1));
   scenario.set("name", Json::string(name));
-  const std::string stand_in = stood_in_.empty() ? "" : fmt::format(", {} in the place of its model", request_.model);
+  const bool is_whole = stood_in_.empty() && sizes_of_stand_in_.empty();
+  const std::string stand_in = is_whole ? "" : fmt::format(", {} in the place of its model", request_.model);
   scenario.set("title", Json::string(title + stand_in + ", judged as " + imported.release));
   scenario.set("layout", layout_);
   scenario.set("model", model);

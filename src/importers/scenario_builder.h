@@ -53,8 +53,11 @@ class ScenarioBuilder {
   void beyond_presets(std::string_view key, const std::string& message);
   /// Whether the request names a model in the place of the configuration's own.
   bool has_stand_in() const { return !request_.model.empty(); }
-  /// The model's size is that of --model where the configuration does not give it.
-  void leave_to_stand_in(std::string_view key) { stood_in_.emplace_back(key); }
+  /// A part of the model, or the program that trains it, in whose place is that of --model: it is told that this is
+  /// not judged.
+  void stands_in_for(std::string_view what) { stood_in_.emplace_back(what); }
+  /// A size that the configuration does not give: it is told that it is that of --model.
+  void size_of_stand_in(std::string_view key) { sizes_of_stand_in_.emplace_back(key); }
   /// The key, and those below it, is left out as one that nobody knows.
   void leave_out(std::string_view key) { left_out_.emplace(key); }
   /// The words that keys are written with, for "did you mean"; without them, the table's.
@@ -116,9 +119,9 @@ class ScenarioBuilder {
   KeyTable table_;
   Settings settings_;
   Diagnostics& diagnostics_;
-  std::set<std::string, std::less<>> mistaken_, disregarded_, left_out_;
+  std::set<std::string, std::less<>> mistaken_, disregarded_, left_out_, not_judged_;
   std::map<std::string, std::string, std::less<>> meanings_;
-  std::vector<std::string> assumed_, spellings_, stood_in_;
+  std::vector<std::string> assumed_, spellings_, stood_in_, sizes_of_stand_in_;
   Json layout_ = Json::object(), sizes_ = Json::object(), options_ = Json::object();
   std::vector<Json> edits_;
   std::string preset_, framework_, runs_on_, release_;

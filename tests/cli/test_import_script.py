@@ -162,6 +162,16 @@ def test_variables_that_nothing_sets_are_named_where_the_script_fails(run, scrip
 
 
 @needs_sandbox
+def test_what_a_script_wrote_and_nothing_sets_is_said_where_what_it_started_cannot_be_imported(run, script):
+    text = "echo hello\ntorchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py --num-layers 2 %s --pipeline-model-parallel-size $STAGES\n" % ARGUMENTS
+    refused = run("import", "megatron", "--run", script(text))
+    assert refused.returncode and "--pipeline-model-parallel-size needs a value" in refused.stderr
+    assert 'train.sh said last "hello"; it takes from its environment STAGES: give --set STAGES=VALUE\n' in refused.stderr
+    done = run("import", "megatron", "--run", script(text), "--set", "STAGES=2")
+    assert layout(done) == {"pp": 2, "dp": 4} and "hello" not in done.stderr
+
+
+@needs_sandbox
 def test_megatron_deepspeed_is_judged_by_the_configuration_that_the_script_writes(run, script, tmp_path):
     text = """ZERO=1
 cat <<EOF >$PWD/ds.json

@@ -78,6 +78,25 @@ TEST_CASE("variables and arguments have a meaning for launch scripts of Megatron
   CHECK(messages(script).empty());
 }
 
+TEST_CASE("a number of ranks in the place of the configuration's is told") {
+  const auto told = [](const ImportRequest& request) {
+    std::string found;
+    for (const std::string& one : import_configuration(request).assumed)
+      if (one.starts_with("--world-size: ")) found += one;
+    return found;
+  };
+  const std::string script =
+      "torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4\n";
+  CHECK(told(request_of_file("megatron", "run.sh", script, 16)) ==
+        "--world-size: 16 ranks in the place of 4 that the configuration says.");
+  for (const int same : {0, 4}) CHECK(told(request_of_file("megatron", "run.sh", script, same)).empty());
+  const std::string neox =
+      "{ \"num_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 4, \"train_micro_batch_size_per_gpu\": 1, "
+      "\"global_num_gpus\": 8 }";
+  CHECK(told(request_of_file("gpt-neox", "n.yml", neox, 16)) ==
+        "--world-size: 16 ranks in the place of 8 that the configuration says.");
+}
+
 TEST_CASE("numbers of ranks that nobody has are refused") {
   CHECK(messages(megatron_request({}, -1)) == "--world-size: expected a number between 1 and 1048576, found -1\n");
   CHECK(messages(megatron_request({}, 1'048'577)) ==

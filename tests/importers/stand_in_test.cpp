@@ -31,7 +31,24 @@ std::string text_at(const Imported& imported, const char* object, const char* ke
 
 bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+bool list_says(const Imported& imported, const std::string& part) {
+  return std::any_of(imported.assumed.begin(), imported.assumed.end(),
+                     [&](const std::string& one) { return says(one, part); });
+}
+
+constexpr const char* biases = "the biases of experts";
+
 }  // namespace
+
+TEST_CASE("keys of a part that is not judged are listed as that, not as keys that do not matter") {
+  const std::string arguments = sizes + "--softmax-type learnable --attention-output-gate --lr 1 ";
+  const Imported imported = import_configuration(stand_in_request("pretrain_gpt.py", arguments, "gpt"));
+  CHECK(imported.not_judged == std::vector<std::string>{"--softmax-type", "--attention-output-gate"});
+  REQUIRE(imported.ignored.size() == 1);
+  CHECK(imported.ignored.front().key == "--lr");
+  CHECK(std::none_of(imported.used.begin(), imported.used.end(),
+                     [](const ImportedKey& one) { return one.key == "--softmax-type"; }));
+}
 
 TEST_CASE("a model that is no GPT is refused with --model as the way on, and with it its layout is imported") {
   for (const auto& [program, arguments, special] :
@@ -42,19 +59,18 @@ TEST_CASE("a model that is no GPT is refused with --model as the way on, and wit
         std::tuple("tasks/main.py", sizes + "--task MNLI ", "--task"),
         std::tuple("train.py", sizes + "--language-model-type mistral --use-tiling --num-frames 2 ",
                    "--language-model-type"),
-        std::tuple("pretrain_gpt.py", sizes + "--num-experts 4 --sequence-parallel ", "its biases")}) {
+        std::tuple("pretrain_gpt.py", sizes + "--num-experts 4 --sequence-parallel ", biases)}) {
     const std::string refused = messages(stand_in_request(program, layout + arguments, ""));
-    CHECK(says(refused, std::string(special) == "its biases" ? "--size linear_bias=false" : "--model "));
+    CHECK(says(refused, special == std::string(biases) ? "--size linear_bias=false" : "--model "));
     const Imported imported = import_configuration(stand_in_request(program, layout + arguments, "gpt"));
     CHECK(text_at(imported, "layout", "tp") == "2");
     CHECK(text_at(imported, "layout", "dp") == "2");
     CHECK(text_at(imported, "model", "preset") == "gpt");
     CHECK(text_at(imported, "model", "layers") == "4");
     CHECK(says(imported.scenario.find("title")->text(), ", gpt in the place of its model, judged as "));
-    CHECK(std::any_of(imported.assumed.begin(), imported.assumed.end(), [&](const std::string& one) {
-      return says(one, "--model gpt stands in for the model") &&
-             says(one, std::string("nothing that is special to ") + special + ".");
-    }));
+    CHECK(list_says(imported, std::string("--model gpt stands in for the model, with the sizes that are given here: "
+                                          "layout and schedule are judged, and nothing that is special to ") +
+                                  special + "."));
     CHECK(read_imported(imported, "scenario").schedule != nullptr);
   }
 }
@@ -65,9 +81,18 @@ TEST_CASE("sizes that the arguments do not give are those of the model that stan
   const Imported imported = import_configuration(stand_in_request("pretrain_gpt.py", checkpoint, "llama3-8b"));
   CHECK(text_at(imported, "model", "preset") == "llama3-8b");
   CHECK(text_at(imported, "model", "layers").empty());
+  CHECK(list_says(
+      imported, "special to --use-checkpoint-args; num_layers, hidden_size, num_attention_heads are llama3-8b's own."));
+  CHECK_FALSE(list_says(imported, "with the sizes that are given here"));
+  const std::string without_layers = "--hidden-size 64 --num-attention-heads 8 --max-position-embeddings 32 ";
+  CHECK(list_says(import_configuration(stand_in_request("pretrain_gpt.py", without_layers, "gpt")),
+                  "are judged; num_layers is gpt's own."));
   CHECK(read_imported(imported, "scenario").schedule != nullptr);
   const std::string both = "--encoder-num-layers 6 --decoder-num-layers 6 --hidden-size 64 --num-attention-heads 8 ";
-  CHECK(text_at(import_configuration(stand_in_request("pretrain_t5.py", both, "gpt")), "model", "layers") == "6");
+  const Imported halves = import_configuration(stand_in_request("pretrain_t5.py", both, "gpt"));
+  CHECK(text_at(halves, "model", "layers") == "6");
+  CHECK(list_says(halves, "with the sizes that are given here"));
+  CHECK_FALSE(list_says(halves, "trains a GPT model"));
 }
 
 TEST_CASE("no model stands in for one that is described, for a layout, or for a loss") {

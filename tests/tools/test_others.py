@@ -85,4 +85,11 @@ def test_what_is_not_as_expected_is_said(program):
     assert running.differences(expected, running.Outcome(report=report("mismatch", "2*g0", "scale"))) == []
     assert running.differences(expected, running.Outcome(report=report("match", "g0", "zero"))) == [
         "the verdict is match: expected mismatch", "no result is 2*g0: there are g0", "no place is scale: there are zero: is a step too many"]
+    expected.place = "came with"  # what is wrong is no place
+    assert running.differences(expected, running.Outcome(report=report("mismatch", "2*g0", "scale"))) == ["no place is came with: there are scale: is a step too many"]
+    expected.place, expected.instead = None, "scale"
+    assert running.differences(expected, running.Outcome(report=report("mismatch", "2*g0", "scale"))) == []
+    expected.instead = None
+    assert running.differences(expected, running.Outcome(report=report("mismatch", "2*g0", "scale"))) == [
+        "a place is named, and none is expected: scale: is a step too many"]
     assert running.differences(program[0], running.Outcome(failed="rank 0 failed")) == ["the run failed: rank 0 failed"]

@@ -9,7 +9,7 @@ def counts(listed):
     mistakes = [mistake for program in listed.values() for mistake in program.mistakes]
     wrong = [one for one in mistakes if one.verdict == "mismatch"]
     return {"programs": len(listed), "projects": len({program.project for program in listed.values()}), "mistakes": len(mistakes), "mismatch": len(wrong),
-            "said": sum(1 for one in wrong if one.formula or one.says), "placed": sum(1 for one in wrong if one.place),
+            "said": sum(1 for one in wrong if one.formula or one.says), "placed": sum(1 for one in wrong if one.place), "elsewhere": sum(1 for one in wrong if one.instead),
             "undecided": sum(1 for one in mistakes if one.verdict == "undecided")}
 
 
@@ -21,7 +21,7 @@ def said(entry):
     if entry.says:
         parts.append("*%s*" % entry.says)
     if entry.verdict == "mismatch":
-        parts.append("*named*" if entry.place else "no step named")
+        parts.append("*named*" if entry.place else "*another step named*" if entry.instead else "no step named")
     return ", ".join(parts)
 
 
@@ -34,7 +34,7 @@ def row(name, program):
 def table(listed):
     number = counts(listed)
     lines = ["%(programs)d programs of %(projects)d projects, %(mistakes)d mistakes: %(mismatch)d are a mismatch, %(said)d of these with the formula or words that"
-             " the list has, %(placed)d with the step at fault or the line; %(undecided)d are undecided, with what is not known." %
+             " the list has, %(placed)d with the step at fault or the line, %(elsewhere)d with another step; %(undecided)d are undecided, with what is not known." %
              number, "", "| program | what | ranks | right | mistakes put in, and what `verify` says |",
              "|---|---|---|---|---|"]
     return "\n".join(lines + [row(name, program) for name, program in listed.items()]) + "\n"

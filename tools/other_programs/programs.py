@@ -7,7 +7,8 @@ missing: modules that the script imports and does not need here. before: Python 
 edits: file (the script where it is missing), old, new: what is changed for a run on CPUs and for the capture; old occurs in the file, and each of it is replaced.
 words: what is changed, for the table. verdict: match or undecided, and says: words of it in the latter case.
 mistakes: name, words, edits as above, upon the edited files; verdict; formula of a result that is not right; says: words of a finding or a gap;
-place: words of the step at fault, or of the line that verify names; missing where no step can be.
+place: words of the step at fault or its repair, or FILE.py: of the line that verify names. instead: the same of a step that verify names though the mistake is in
+another, such as DDP's sum in the place of its average times two. Neither, where no step can be named.
 """
 
 import os
@@ -38,7 +39,7 @@ class Entry:
 
 
 class Mistake(Entry):
-    keys = {"name": str, "words": str, "edits": list, "verdict": "mismatch", "formula": None, "says": None, "place": None}
+    keys = {"name": str, "words": str, "edits": list, "verdict": "mismatch", "formula": None, "says": None, "place": None, "instead": None}
 
 
 class Program(Entry):

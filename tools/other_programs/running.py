@@ -122,6 +122,11 @@ def places(report):
     return ["%s: %s" % (one["step"], one["why"]) for one in report["blame"]] + [str(one) for one in report["repair"]]
 
 
+def where_it_may_be(place, report):
+    """Where a place of the list is looked for. A line of a file is in sentences; a step's words must not be met by what says that something is wrong."""
+    return places(report) + (sentences(report) if place.endswith(".py:") else [])
+
+
 def formulas(report):
     return sorted({one["formula"] for one in report["results"] if one["verdict"] != "right" and one["formula"]}, key=lambda one: (len(one), one))
 
@@ -138,6 +143,9 @@ def differences(expected, outcome):
     if isinstance(expected, programs.Mistake):
         if expected.formula and expected.formula not in formulas(report):
             found.append("no result is %s: there are %s" % (expected.formula, ", ".join(formulas(report)[:4]) or "none"))
-        if expected.place and not any(re.search(expected.place, one) for one in places(report) + report["collectives"] + sentences(report)):
-            found.append("no place is %s: there are %s" % (expected.place, "; ".join(places(report)) or "none, for " + str(report["not_blamed"])))
+        place = expected.place or expected.instead
+        if place and not any(re.search(place, one) for one in where_it_may_be(place, report)):
+            found.append("no place is %s: there are %s" % (place, "; ".join(places(report)) or "none, for " + str(report["not_blamed"])))
+        if not place and places(report):
+            found.append("a place is named, and none is expected: " + "; ".join(places(report)))
     return found
