@@ -112,6 +112,25 @@ def tokens_that_are_exchanged(out):
             optimizer.step()
 
 
+@case(2)
+def gathered_in_backward_with_a_pass_within(out):
+    """Between the gradient that was gathered and its parameter another backward pass runs, of activation checkpointing, and has collectives of its own."""
+    from torch.utils.checkpoint import checkpoint
+
+    model = net()
+    optimizer = sgd(model.parameters())
+    with captured(model, optimizer, out):
+        for step in range(2):
+            optimizer.zero_grad()
+            weight = model[0].weight * 1
+            inputs = checkpoint(Exchanged.apply, data(step).requires_grad_(), use_reentrant=True)
+            weight = Brought.apply(weight, lambda gradient: gathered(gradient).sum(0))
+            model[1:](nn.functional.linear(inputs, weight, model[0].bias)).square().mean().backward()
+            dist.all_reduce(model[0].bias.grad, op=dist.ReduceOp.AVG)
+            average(model[2])
+            optimizer.step()
+
+
 class Gathering(torch.optim.SGD):
     """Averages in its own step what it gathers."""
 

@@ -103,11 +103,12 @@ EXPECTED = {
                                          " ranks have put in at gaps_of_parts.py:183 in backward, so that what this rank itself contributes is not known"
                                          + NOT_JUDGED % "part"),
     "scattered_and_gathered_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "16 in scattered_and_gathered"),
-    "gathered_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "24 in gathered"),
-    "gathered_and_averaged_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "24 in gathered"),
-    "broadcast_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "30 in from_the_first"),
-    "exchanged_by_two_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "37 in with_the_other"),
-    "gathered_by_a_hook_of_before": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "24 in gathered"),
+    "gathered_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "22 in gathered"),
+    "gathered_and_averaged_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "22 in gathered"),
+    "broadcast_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "28 in from_the_first"),
+    "exchanged_by_two_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "35 in with_the_other"),
+    "gathered_by_a_hook_of_before": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "22 in gathered"),
+    "gathered_in_backward_with_a_pass_within": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "22 in gathered"),
     "tokens_that_are_exchanged": ("match", (8, 0, 0), [0, 1], None),
     "gathered_in_step": ("undecided", (0, 0, 16), [0, 1], "in optimizer steps 0 and 1, a collective exchanges the gradient within the optimizer's own step,"
                          " after the capture has looked at it" + NOT_JUDGED % ALL),
