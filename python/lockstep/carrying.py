@@ -17,7 +17,7 @@ OVERWRITES = {"copy_", "fill_", "zero_", "_foreach_copy_", "_foreach_zero_"}
 COPIES = {"cat", "clone", "_to_copy", "copy_", "_foreach_copy_", "div", "mul", "stack"}
 # What a backward of a script's own does with what it has got from other ranks, beside copies.
 COMBINES = {"add", "add_", "sub", "sub_", "neg", "mul_", "div_", "_foreach_add", "_foreach_add_", "_foreach_mul", "_foreach_mul_", "_foreach_div",
-            "_foreach_div_", "constant_pad_nd"}
+            "_foreach_div_", "lerp", "where", "masked_fill", "clamp", "constant_pad_nd"}
 # Of a gradient of one element they leave as many, and are none.
 REDUCTIONS = {"sum", "mean", "prod", "max", "min", "amax", "amin", "any", "all"}
 
