@@ -197,7 +197,7 @@ class Gaps:
                      if "Partial" in type(placement).__name__]
             others = [kind for kind in kinds if kind != "sum"]
             if others:
-                self.say('the gradient that its optimizer gets is Partial("%s"), of which captures know the sum alone' % others[0], [parameter.number])
+                self.say('the gradient that its optimizer gets is Partial("%s"): captures know shares of a sum alone' % others[0], [parameter.number])
             elif kinds and not by_torch:
                 self.say("its optimizer gets shares of the gradient, and what its own step makes of them is not seen", [parameter.number])
 

@@ -113,8 +113,8 @@ EXPECTED = {
     "gathered_in_step": ("undecided", (0, 0, 16), [0, 1], "in optimizer steps 0 and 1, a collective exchanges the gradient within the optimizer's own step,"
                          " after the capture has looked at it" + NOT_JUDGED % ALL),
     "shares_of_a_sum": ("mismatch", (0, 2, 0), [0, 1], "every contribution came with 1 where 1/2 was expected: uniform factor 2, invisible to Adam"),
-    "shares_of_a_mean": ("undecided", (0, 0, 2), [0, 1], 'in optimizer steps 0 and 1, the gradient that its optimizer gets is Partial("avg"), of which captures'
-                         " know the sum alone" + NOT_JUDGED % "weight"),
+    "shares_of_a_mean": ("undecided", (0, 0, 2), [0, 1], 'in optimizer steps 0 and 1, the gradient that its optimizer gets is Partial("avg"): captures know'
+                         " shares of a sum alone" + NOT_JUDGED % "weight"),
     "shares_that_the_optimizer_averages": ("undecided", (0, 0, 2), [0, 1], "in optimizer steps 0 and 1, its optimizer gets shares of the gradient, and what"
                                            " its own step makes of them is not seen" + NOT_JUDGED % "weight"),
     "experts_by_hand": ("undecided", (0, 0, 16), [0, 1], APART),
