@@ -15,6 +15,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 OVERWRITES = {"copy_", "fill_", "zero_", "_foreach_copy_", "_foreach_zero_"}
 # What a script does with a gradient that is about to be reduced; more is the arithmetic of optimizers.
 COPIES = {"cat", "clone", "_to_copy", "copy_", "_foreach_copy_", "div", "mul", "stack"}
+# What a backward of a script's own does with what it has got from other ranks, beside copies.
+COMBINES = {"add", "add_", "sub", "sub_", "neg", "mul_", "div_", "_foreach_add", "_foreach_add_", "_foreach_mul", "_foreach_mul_", "_foreach_div",
+            "_foreach_div_", "lerp", "where", "masked_fill", "clamp", "constant_pad_nd"}
 # Of a gradient of one element they leave as many, and are none.
 REDUCTIONS = {"sum", "mean", "prod", "max", "min", "amax", "amin", "any", "all"}
 
@@ -83,6 +86,8 @@ class Parts:
 class Carried:
     """Gradients in memory, from one optimizer step to the next."""
 
+    copies = COPIES
+
     def __init__(self):
         self.storages = {}  # by address: a weak reference that keeps the address, and Parts in bytes
         self.paused = False
@@ -131,7 +136,7 @@ class Carried:
     def follow(self, function, arguments, keys, result):
         """An operation was executed: what it wrote has the gradients that it read. The norm of one element has as many, and is none."""
         name = function._schema.name.replace("aten::", "")
-        if self.copies_alone and name not in COPIES:
+        if self.copies_alone and name not in self.copies:
             return
         if "norm" in name or name.endswith("_like") or name.startswith("new_"):
             return
@@ -175,3 +180,22 @@ class Carried:
                 continue
             if memory[0]._cdata not in known or not set(numbers) <= set(self.of(tensor)):  # else it is a view, or was changed in place
                 self.put(tensor, numbers)
+
+
+class Mixed(Carried):
+    """What collectives of no parameter's gradient have brought from other ranks within a backward pass, and copies, multiples and sums of it. In the
+    place of numbers: who called, the members, and how many elements of each rank it has one beside the other (None where it has added them up)."""
+
+    copies = COPIES | COMBINES
+
+    def __init__(self):
+        super().__init__()
+        self.copies_alone = True
+
+    def follow(self, function, arguments, keys, result):
+        """Adding up over ranks what they have put in leaves as many elements as one of them has; other sums, as of a bias, are the model's own."""
+        if function._schema.name in ("aten::sum", "aten::mean"):
+            if isinstance(result, torch.Tensor) and result.numel():
+                self.put(result, [one for one in self.of(arguments[0]) if one[2] == result.numel()])
+            return
+        super().follow(function, arguments, keys, result)

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from lockstep.carrying import Carried, flat
+from lockstep.carrying import Carried, flat, Mixed
 from lockstep.frames import passes_on
 
 # Operations of torch.ops.c10d and torch.ops._c10d_functional: the name in a capture, and which argument holds what the rank puts in.
@@ -34,6 +34,8 @@ FUNCTIONAL = {
     "reduce_scatter_tensor_coalesced": "reduce_scatter",
     "all_to_all_single": "all_to_all", "broadcast": "broadcast", "broadcast_": "broadcast", "isend": "send", "irecv": "recv",
 }
+# Who gathers weights within backward passes, which no gradient is a copy of.
+GATHERS_WEIGHTS = ("torch/distributed/fsdp/", "torch/distributed/_composable/fsdp/", "deepspeed/", "megatron/core/distributed/")
 # By the numbers of c10d's ReduceOp.
 REDUCTIONS = ["sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"]
 
@@ -135,9 +137,8 @@ class Collectives(TorchDispatchMode):
         self.supports_higher_order_operators = True
         self.record = record
         self.sites, self.groups, self.carried = CallSites(), Groups(), Carried()
-        self.reduced = Carried()  # what reductions of no parameter's gradient have left in the backward pass that runs, and copies: (call, members)
-        self.reduced.copies_alone = True
-        self.task = None  # that backward pass
+        self.mixed = Mixed()  # of the backward pass that runs
+        self.task, self.within = None, False  # that pass, by its number or from begin_pass() to end_pass(): others may run within it
         self.operations = 0
         self.seconds = 0.0
 
@@ -163,12 +164,12 @@ class Collectives(TorchDispatchMode):
                 return NotImplemented
             if func.namespace in ("c10d", "_c10d_functional"):
                 return self.issue(func, args, kwargs or {})
-            if (self.carried.storages or self.reduced.storages) and not self.carried.paused:
+            if (self.carried.storages or self.mixed.storages) and not self.carried.paused:
                 result = func(*args, **(kwargs or {}))
                 begin = time.perf_counter()
                 self.carried.follow(func, args, kwargs or {}, result)
-                if self.reduced.storages:
-                    self.reduced.follow(func, args, kwargs or {}, result)
+                if self.mixed.storages:
+                    self.mixed.follow(func, args, kwargs or {}, result)
                 self.seconds += time.perf_counter() - begin
                 return result
         return func(*args, **(kwargs or {}))
@@ -182,23 +183,39 @@ class Collectives(TorchDispatchMode):
         self.seconds += time.perf_counter() - begin
         result = function(*arguments, **keys)
         self.carried.left_by_a_collective(inputs, flat(list(arguments) + [result]))
-        if found and found["op"] in ("all_reduce", "reduce_scatter") and not found["parameters"]:
-            self.reduces(function, arguments, result, found)
+        if found and found["op"] not in ("send", "barrier") and not found["parameters"]:
+            self.mixes(function, arguments, result, found)
         return result
 
-    def reduces(self, function, arguments, result, found):
-        """Of a collective that adds up what is no parameter's gradient yet, as a backward of the script's own does."""
-        task = torch._C._current_graph_task_id()
-        if task != self.task:
-            self.reduced.storages, self.task = {}, task
-        if task != -1:
-            # c10d's operations have their outputs first.
-            for tensor in flat([result] if function.namespace != "c10d" else [arguments[0]]):
-                self.reduced.put(tensor, [(found["call"], tuple(found["group"]))])
+    def begin_pass(self):
+        """A backward pass begins, within no other."""
+        self.mixed.clear()
+        self.within = True
 
-    def reduced_in(self, tensor):
-        """(call, members) of the reductions that have left what the tensor is a copy of, within the backward pass that runs."""
-        return self.reduced.of(tensor) if self.reduced.storages and torch._C._current_graph_task_id() == self.task else []
+    def end_pass(self):
+        self.within = False
+
+    def mixes(self, function, arguments, result, found):
+        """Of a collective that brings from other ranks what is no parameter's gradient yet, as a backward of the script's own calls it."""
+        task = torch._C._current_graph_task_id()
+        if task != self.task and not self.within:
+            self.mixed.clear()
+        self.task = task
+        if task == -1 or (found["op"] == "all_gather" and (found["call"] or "").startswith(GATHERS_WEIGHTS)):
+            return
+        members, each = found["group"], None
+        if found["op"] in ("all_gather", "gather", "all_to_all"):
+            each = found["elements"] // (len(members) if found["op"] == "all_to_all" else 1)
+        elif found["op"] == "recv" and "peer" in found:
+            members = [found["peer"], dist.get_rank()]
+        # c10d's operations have their outputs first.
+        for tensor in flat([result] if function.namespace != "c10d" else [arguments[0]]):
+            self.mixed.put(tensor, [(found["call"], tuple(members), each)])
+
+    def brought(self, tensor):
+        """(call, members) of the collectives that have brought what is in the tensor, within the backward pass that runs."""
+        known = self.mixed.storages and (self.within or torch._C._current_graph_task_id() == self.task)
+        return [(call, members) for call, members, _ in self.mixed.of(tensor)] if known else []
 
 
 def run_uncompiled():

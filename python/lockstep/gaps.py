@@ -13,6 +13,7 @@ from lockstep.optimizers import parameters_of
 from lockstep.parameters import local_of
 
 REDUCE = ("all_reduce", "reduce_scatter", "reduce")
+EXCHANGE = ("all_gather", "gather", "all_to_all", "broadcast", "scatter", "send")
 MOST_SHAPES = 3
 PIPELINING = "torch.distributed.pipelining._backward"
 
@@ -63,6 +64,8 @@ class Gaps:
     def before_pass(self, within):
         """`within`: the pass has begun, as autograd was called past torch's functions."""
         self.after_step()
+        if not within and self.run.mode is not None:
+            self.run.mode.begin_pass()
         if not within and self.run.mode is not None and threading.get_ident() != self.thread:
             self.write({"step": None, "parameters": [],
                         "why": "backward passes run in another thread than the one in which the capture began, where no collective is seen"
@@ -79,6 +82,8 @@ class Gaps:
         self.look_for_zeroed(self.run.micro if self.run.told else self.run.micro + 1)
 
     def after_pass(self):
+        if self.run.mode is not None:
+            self.run.mode.end_pass()
         lost = self.recomputed - set(self.yielded)
         if lost:
             self.say("torch.autograd.grad was called for these parameters within a backward pass, which has yielded nothing of them itself", lost)
@@ -137,8 +142,8 @@ class Gaps:
         self.say("within the backward pass its gradient gets %s, so that what this rank itself contributes is not known" % what, [parameter.number])
 
     def look_for_reductions(self, parameter, gradient):
-        """A copy of what a reduction over data-parallel ranks has left within the backward pass is not what this rank contributes."""
-        for call, members in self.run.mode.reduced_in(gradient) if self.run.mode is not None else ():
+        """What a collective has brought from other data-parallel ranks within the backward pass is not what this rank contributes."""
+        for call, members in self.run.mode.brought(gradient) if self.run.mode is not None else ():
             if is_over_data(self.run.mesh, self.run.data_axes, members):
                 self.gets_from_others(parameter, "what other ranks have put in at %s" % call)
                 return
@@ -181,6 +186,20 @@ class Gaps:
                   if id(tensor) in known and known[id(tensor)].frozen and tensor.grad is not None]
         if frozen:
             self.say("an optimizer gets a gradient of what was frozen, and no backward pass was seen that yields it", frozen)
+        self.look_for_shares([known[id(tensor)] for tensor in parameters_of([optimizer]) if id(tensor) in known and tensor.grad is not None],
+                             (getattr(optimizer.step, "__module__", None) or "").startswith("torch.optim."))
+
+    def look_for_shares(self, parameters, by_torch):
+        """Shares of a gradient, as DTensor's Partial says it, are added up within the step: by torch's optimizers according to the placement, by others
+        as they like."""
+        for parameter in parameters:
+            kinds = [getattr(placement, "reduce_op", "sum") for placement in getattr(parameter.held.grad, "placements", ())
+                     if "Partial" in type(placement).__name__]
+            others = [kind for kind in kinds if kind != "sum"]
+            if others:
+                self.say('the gradient that its optimizer gets is Partial("%s"): captures know shares of a sum alone' % others[0], [parameter.number])
+            elif kinds and not by_torch:
+                self.say("its optimizer gets shares of the gradient, and what its own step makes of them is not seen", [parameter.number])
 
     def say_others(self, who, others, step=None):
         shapes = ["[%s]" % ", ".join(map(str, tensor.shape)) for tensor in others]
@@ -220,6 +239,14 @@ class Gaps:
         reduced = set(found["parameters"]) - self.added - self.partial if self.stepping is not None and found["op"] in REDUCE else ()
         if reduced:
             self.say("a collective reduces the gradient within the optimizer's own step, after the capture has looked at it", reduced, self.stepping)
+        elif self.stepping is not None and self.run.mode is not None and found["op"] in EXCHANGE \
+                and is_over_data(self.run.mesh, self.run.data_axes, [found["peer"], self.run.rank] if "peer" in found else found["group"]):
+            # Parts are gathered, as of FSDP's for an optimizer that needs the whole, without adding anything up.
+            whole = {parameter.number for parameter in self.run.adapter.parameters.all if len(parameter.pieces) == 1}
+            reduced = (set(found["parameters"]) & whole) - self.added - self.partial
+            if reduced:
+                self.say("a collective exchanges the gradient within the optimizer's own step, after the capture has looked at it", reduced, self.stepping)
+        if reduced:
             self.run.recorder.flush()  # the step's own line is written already, and the rank may die before the next
 
     def finish_step(self, idle, taken):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the trainings of gaps_worker.py and gaps_of_parts.py have in common."""
+"""What the trainings of gaps_worker.py, gaps_of_parts.py and gaps_of_exchanges.py have in common."""
 
 from worker import seeded  # finds lockstep
 import torch

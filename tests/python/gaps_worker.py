@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+import gaps_of_exchanges  # noqa: F401 which has more cases
 import gaps_of_parts  # noqa: F401 which has more cases
 from gaps_common import average, captured, data, lost, net, sgd
 

@@ -27,6 +27,8 @@ SHARDS = ": shards= of the capture tells parts"  # where the weights say what to
 APART = ("ranks along dp begin with different weights of 0.weight and 3 others: copies were initialised apart and train different models, or these are"
          " different parts or experts.")
 CHANGED = "it was right before it was clipped, and was changed between clipping and the optimizer's step"
+BROUGHT = ("in optimizer steps 0 and 1, within the backward pass its gradient gets what other ranks have put in at gaps_of_exchanges.py:%s, so that what this"
+           " rank itself contributes is not known" + NOT_JUDGED % "0.weight")
 # By case: the verdict; how many results are right, wrong and undecided; the steps that were judged; and what is said as a gap, a note or a finding.
 EXPECTED = {
     "head_of_its_own": ("undecided", (8, 0, 0), [0, 1], "in optimizer steps 0 and 1, an optimizer gets gradients of 2 parameters that the captured"
@@ -100,6 +102,21 @@ EXPECTED = {
     "reduced_in_a_backward_of_its_own": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, within the backward pass its gradient gets what other"
                                          " ranks have put in at gaps_of_parts.py:183 in backward, so that what this rank itself contributes is not known"
                                          + NOT_JUDGED % "part"),
+    "scattered_and_gathered_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "16 in scattered_and_gathered"),
+    "gathered_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "22 in gathered"),
+    "gathered_and_averaged_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "22 in gathered"),
+    "broadcast_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "28 in from_the_first"),
+    "exchanged_by_two_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "35 in with_the_other"),
+    "gathered_by_a_hook_of_before": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "22 in gathered"),
+    "gathered_in_backward_with_a_pass_within": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "22 in gathered"),
+    "tokens_that_are_exchanged": ("match", (8, 0, 0), [0, 1], None),
+    "gathered_in_step": ("undecided", (0, 0, 16), [0, 1], "in optimizer steps 0 and 1, a collective exchanges the gradient within the optimizer's own step,"
+                         " after the capture has looked at it" + NOT_JUDGED % ALL),
+    "shares_of_a_sum": ("mismatch", (0, 2, 0), [0, 1], "every contribution came with 1 where 1/2 was expected: uniform factor 2, invisible to Adam"),
+    "shares_of_a_mean": ("undecided", (0, 0, 2), [0, 1], 'in optimizer steps 0 and 1, the gradient that its optimizer gets is Partial("avg"): captures know'
+                         " shares of a sum alone" + NOT_JUDGED % "weight"),
+    "shares_that_the_optimizer_averages": ("undecided", (0, 0, 2), [0, 1], "in optimizer steps 0 and 1, its optimizer gets shares of the gradient, and what"
+                                           " its own step makes of them is not seen" + NOT_JUDGED % "weight"),
     "experts_by_hand": ("undecided", (0, 0, 16), [0, 1], APART),
     "stages_of_torch": ("match", (8, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different weights: they are taken"
                         " as different parameters, pp0.0.bias and so on."),
