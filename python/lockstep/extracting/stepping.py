@@ -8,14 +8,14 @@ And by what the engine multiplies the loss that it was handed before its backwar
 
 import torch
 
-from lockstep.extracting.merging import NO_STEP, NOT_CLIPPED, NOT_DIVIDED, OTHER_GRADIENTS, OTHER_SCALE, SKIPPED
+from lockstep.extracting.merging import NO_STEP, NOT_CLIPPED, NOT_DIVIDED, OTHER_GRADIENTS, OTHER_SCALE, OVERFLOWED, SKIPPED
 from lockstep.extracting.parts import parts_of
 from lockstep.measuring import unseen
 from lockstep.optimizers import Replaced
 from lockstep.parameters import local_of
 from lockstep.roots import SAME, SCALES, number_of, only_input_of
 
-ZERO = ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3")  # whose scale the loss gets
+SCALED = ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3", "FP16_Optimizer", "FP16_UnfusedOptimizer")  # whose scale the loss gets
 CLOSE = 1e-2  # of the largest number: no type of gradients has less than eight binary digits
 
 
@@ -52,13 +52,15 @@ class Stepping:
         self.run, self.engine, self.zero = run, run.adapter.engine, run.adapter.zero
         self.optimizer = self.zero if isinstance(self.zero, torch.optim.Optimizer) else getattr(self.zero, "optimizer", None)
         self.handed, self.found, self.loss = {}, {}, None
+        self.scaled = []  # the scales that losses got since the last step
+        self.overflowed = False  # a gradient that the engine has
         self.within = False  # the engine's step, in which the optimizer may step several times
 
     def install(self):
         found = [Replaced(self.engine, "_take_model_step", self.around_step)]
         if self.run.session.draw or not isinstance(self.optimizer, torch.optim.Optimizer):
             return found
-        if self.zero is self.optimizer or type(self.zero).__name__ in ZERO:
+        if self.zero is self.optimizer or type(self.zero).__name__ in SCALED:
             found += [Replaced(self.engine, "backward", self.around_backward), Replaced(torch.autograd, "backward", self.around_pass)]
         return found
 
@@ -75,7 +77,7 @@ class Stepping:
         return backward
 
     def scale(self):
-        return 1.0 if self.zero is self.optimizer else float(getattr(self.zero, "loss_scale", 1.0))
+        return 1.0 if self.zero is self.optimizer else float(getattr(self.zero, "loss_scale", None) or 1.0)
 
     def around_pass(self, original):
         def backward(*arguments, **keys):
@@ -91,7 +93,8 @@ class Stepping:
         node, scales = self.loss
         with unseen(root):
             factor = factor_between(root.grad_fn, node)
-        expected = self.scale() / (self.engine.gradient_accumulation_steps() if scales else 1)
+        self.scaled.append(self.scale())
+        expected = self.scaled[-1] / (self.engine.gradient_accumulation_steps() if scales else 1)
         if factor is not None and abs(factor - expected) > 1e-6 * expected and not getattr(self.engine, "torch_autocast_z0_gradscaler", None):
             self.say(NOT_DIVIDED, [parameter.number for parameter in self.run.adapter.parameters.all if not parameter.frozen], self.run.step, True)
 
@@ -112,10 +115,13 @@ class Stepping:
     def begin(self, step):
         """What the engine has now."""
         self.step, self.handed, self.found = step, {}, {}
-        gradients = {}
+        # That of the losses: within its step an engine may already have the next one.
+        self.scales, self.scaled = sorted(set(self.scaled)) or [self.scale()], []
+        self.overflowed, gradients = False, {}
         for parameter, pieces, _ in self.run.adapter.results(self.zero):
             if pieces:
-                gradients[parameter.number] = torch.cat([local_of(flat).reshape(-1) for _, flat, _ in pieces])
+                flat = gradients[parameter.number] = torch.cat([local_of(flat).reshape(-1) for _, flat, _ in pieces])
+                self.overflowed = self.overflowed or not bool(flat.isfinite().all())
         for part in parts_of(self.run.adapter):
             number = part.parameter.number
             flat = gradients.get(number)
@@ -136,33 +142,40 @@ class Stepping:
     def end(self):
         handed, found = self.handed, self.found
         self.handed, self.found = {}, {}
-        if not handed:
-            return
         if getattr(self.zero, "overflow", False) and not found:
-            self.say(SKIPPED, list(handed), self.step, True)
+            if self.overflowed:
+                self.say(OVERFLOWED, [parameter.number for parameter in self.run.adapter.parameters.all if not parameter.frozen], self.step, False)
+            else:
+                self.say(SKIPPED, list(handed), self.step, True)
+            return
+        if not handed:
             return
         self.say(NO_STEP, [number for number in handed if found.get(number, 0.0) == 0.0], self.step, True)
         others = [number for number, ratio in found.items() if ratio is None]
         # Where it has an optimizer that makes something else of gradients, another factor may be no mistake.
-        makes_others = getattr(self.zero, "use_muon", False) or getattr(self.zero, "zenflow", False)
+        makes_others = any(getattr(self.zero, name, False) for name in ("use_muon", "_uses_muon", "zenflow"))
         limit = self.engine.gradient_clipping()
         self.say(OTHER_GRADIENTS, others, self.step, not (limit > 0 or makes_others))
-        factors = {number: ratio * self.scale() for number, ratio in found.items() if ratio}
+        scale, *others = self.scales
+        if others:  # micro-batches have other multiples
+            self.say(OTHER_SCALE, list(found), self.step, False)
+            return
+        factors = {number: ratio * scale for number, ratio in found.items() if ratio}
         if not factors or makes_others:
             return
         if limit > 0:
-            if not self.is_clipped(handed, factors, limit):
+            if not self.is_clipped(handed, factors, limit, scale):
                 self.say(NOT_CLIPPED, list(factors), self.step, True)
         else:
             self.say(OTHER_SCALE, [number for number, factor in factors.items() if abs(factor - 1) > CLOSE], self.step, True)
 
-    def is_clipped(self, handed, factors, limit):
+    def is_clipped(self, handed, factors, limit, scale):
         """Whether it can be so: all by one factor, which is at most 1. And what this rank alone has is no more than all may be; twice as much where noise took the
         place of what other ranks have as well, and is counted once."""
         least, most = min(factors.values()), max(factors.values())
         if least < 0 or most > min(1, least) * (1 + CLOSE):
             return False
-        own = sum(float(handed[number][1].to(torch.float64).square().sum()) * (factor / self.scale()) ** 2 for number, factor in factors.items())
+        own = sum(float(handed[number][1].to(torch.float64).square().sum()) * (factor / scale) ** 2 for number, factor in factors.items())
         return own ** 0.5 <= 2 * limit
 
     def say(self, why, numbers, step, is_certain):
