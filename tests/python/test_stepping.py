@@ -20,6 +20,16 @@ sys.modules["deepspeed"] = types.ModuleType("deepspeed")
 sys.modules["deepspeed"].__version__ = "0"
 dist.init_process_group("gloo")
 torch.manual_seed(3)
+class Around(torch.optim.Optimizer):
+    def __init__(self, tensors, lr):
+        self.inner = torch.optim.SGD(tensors, lr=lr)
+        self.defaults = self.inner.defaults
+    param_groups = property(lambda self: self.inner.param_groups)
+    def step(self, closure=None):
+        self.inner.step()
+class Others(torch.optim.SGD):
+    def step(self, closure=None):
+        torch.optim.SGD([torch.zeros(3)], lr=0.1).step()
 class DeepSpeedZeroOptimizer:
     overflow, loss_scale = False, 1.0
     def __init__(self, model):
@@ -32,7 +42,7 @@ class DeepSpeedZeroOptimizer:
         self.size = flat.numel() // dist.get_world_size()
         self.part = flat[self.size * dist.get_rank():][:self.size]
         self.single_partition_of_fp32_groups = [self.part.clone()]
-        self.optimizer = torch.optim.SGD(self.single_partition_of_fp32_groups, lr=0.1)
+        self.optimizer = MAKES(self.single_partition_of_fp32_groups, lr=LEARNS)
     def reduce(self):
         own = torch.empty(self.size)
         dist.reduce_scatter_tensor(own, torch.cat([one.grad.reshape(-1) for one in self.bit16_groups[0]]))
@@ -87,13 +97,20 @@ class DeepSpeedEngine(torch.nn.Module):
             self.optimizer.reduce()
             self._take_model_step()
 engine = DeepSpeedEngine(torch.nn.Sequential(torch.nn.Linear(8, 12), torch.nn.Tanh(), torch.nn.Linear(12, 8)))
+saved = [one.detach().clone() for one in engine.module.parameters()]
 for micro_batch in range(6):
     engine.backward(engine(torch.randn(4, 8)).square().mean())
     engine.step()
+    AFTER
 """
 RIGHT = {"GIVE": "pass", "STEP": "self.optimizer.step()", "COPY": "self.part.copy_(main)", "GATHER": "dist.all_gather_into_tensor(self.bit16_groups_flat[0], self.part.clone())",
-         "ZERO": "DeepSpeedZeroOptimizer", "STAGE": "1", "CLIPS": "0.0", "REDUCED": "pass", "DIVIDED": "loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss"}
+         "ZERO": "DeepSpeedZeroOptimizer", "STAGE": "1", "CLIPS": "0.0", "REDUCED": "pass", "AFTER": "pass", "MAKES": "torch.optim.SGD", "LEARNS": "0.1", "DIVIDED": "loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss"}
 SCALED = "loss * self.optimizer.loss_scale / self.gradient_accumulation_steps()"
+ROLLS_BACK = """
+    with torch.no_grad():
+        for one, value in zip(engine.module.parameters(), saved):
+            one.copy_(value)
+        RELOADS"""
 WITHOUT_ZERO = {"ZERO": "FP16_Optimizer", "STAGE": "0"}
 # By name: what is there in the place of that, and what is found.
 CASES = {
@@ -111,6 +128,10 @@ CASES = {
     "with the scale of the next step, without ZeRO": (dict(WITHOUT_ZERO, DIVIDED=SCALED, GIVE="self.loss_scale *= 2; main.grad.div_(self.loss_scale)"), "steps with another multiple"),
     "a loss without its scale, without ZeRO": (dict(WITHOUT_ZERO, GIVE="self.loss_scale = 2.0; main.grad.div_(2)"), "steps with another multiple"),
     "never, without ZeRO": (dict(WITHOUT_ZERO, STEP="pass"), "does not step with the gradients"),
+    "right, by an optimizer within one that nobody watches": ({"MAKES": "Around"}, ""),
+    "right, that learns nothing": ({"LEARNS": "0.0"}, ""),
+    "right, rolled back": ({"AFTER": ROLLS_BACK.replace("RELOADS", "engine.optimizer.single_partition_of_fp32_groups[0].copy_(engine.optimizer.part)")}, ""),
+    "rolled back, but for what the optimizer has": ({"AFTER": ROLLS_BACK.replace("RELOADS", "pass")}, "a module computes with the weights of before the last optimizer step"),
     "never": ({"STEP": "pass"}, "does not step with the gradients"),
     "with another tensor": ({"GIVE": "self.optimizer.param_groups[0]['params'] = [torch.zeros(3)]"}, "does not step with the gradients"),
     "without a gradient": ({"GIVE": "main.grad = None"}, "does not step with the gradients"),
@@ -119,6 +140,10 @@ CASES = {
     "with a multiple": ({"GIVE": "main.grad.mul_(2)"}, "steps with another multiple"),
     "with a larger norm than is allowed": ({"GIVE": "main.grad.div_(main.grad.norm() / 3)", "CLIPS": "1.0"}, "to no norm that the engine allows"),
     "with a multiple, where it clips": ({"GIVE": "main.grad.mul_(2)", "CLIPS": "1000.0"}, "to no norm that the engine allows"),
+    "with the scale of the next step, where it clips": (
+        {"DIVIDED": SCALED, "CLIPS": "1000.0", "GIVE": "self._global_grad_norm = float(main.grad.norm()) / self.loss_scale; self.loss_scale *= 2; main.grad.div_(self.loss_scale)"},
+        "to no norm that the engine allows"),
+    "by another optimizer, with other tensors": ({"MAKES": "Others"}, "does not step with the gradients"),
     "not, as after an overflow": ({"GIVE": "self.overflow = True; return"}, "none of its gradients has overflowed"),
     "weights that nobody gathers": ({"GATHER": "pass"}, "a module computes with the weights of before the last optimizer step"),
     "weights that nobody copies": ({"COPY": "pass"}, "a module computes with the weights of before the last optimizer step"),
@@ -146,6 +171,13 @@ def test_an_optimizer_that_is_wrapped_steps_with_what_the_engine_has(tmp_path, n
     assert why in json.dumps(report)
     wrong = {one["step"] for one in report["results"] if one["verdict"] != "right"}
     assert wrong == (set() if not why else {1} if "weights" in why else {0, 1})
+
+
+@nightly
+@pytest.mark.parametrize("changes", [{"AFTER": "if not micro_batch: engine.optimizer.optimizer.register_step_pre_hook(lambda *_: [one.grad.mul_(0.5) for one in engine.optimizer.single_partition_of_fp32_groups][1:] or None)"},
+                                     {"MAKES": "type('Waits', (torch.optim.SGD,), {'step': lambda self, closure=None: None})"}])
+def test_what_a_script_may_mean_of_its_optimizer_is_undecided(tmp_path, changes):
+    assert checked(tmp_path, changes)["verdict"] == "undecided"
 
 
 @nightly

@@ -279,7 +279,10 @@ class ProgramRun(Run):
                 self.stepping.steps(optimizer)
         self.weights.has_stepped = True
 
-    def has_stepped_within(self):
+    def has_stepped_within(self, optimizer):
+        if self.session.draw == 0:
+            with torch.no_grad(), self.following.pause():
+                self.weights.after_step(optimizer)
         if not (self.stepping and self.stepping.within):  # else it may do so again
             self.following.stepping = False
 
