@@ -150,8 +150,8 @@ def measure_file(arguments, file, cases):
                 break
             if not is_python(mutant, text) or document.key_of(mutant) in measured:
                 continue
-            there = [one for place in (1, 0) for one in cases if mutant.line in one[1]["lines"][file][place]]
-            there = [one for one in there if mutant.line in one[1]["lines"][file][1]] or there
+            by_place = [[one for one in cases if mutant.line in one[1]["lines"][file][place]] for place in (1, 0)]
+            there = by_place[0] or by_place[1]
             case, right = there[number % len(there)]
             pool.start(lambda folder, case=case, right=right, mutant=mutant: judged(case, mutant, right, folder, arguments.changing))
         rows = pool.end()

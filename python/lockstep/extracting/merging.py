@@ -17,12 +17,13 @@ STRAY_WEIGHTS = "a module computes with weights of other elements than those tha
 FLYING_WEIGHTS = "a module computes with weights that an asynchronous collective brings, which nobody has waited for"
 NOT_DIVIDED = "the engine calls backward on another multiple of the loss than its gradient_accumulation_steps and its loss scale make"
 SKIPPED = "the engine skips its step, as after an overflow, and none of its gradients has overflowed"
+OVERFLOWED = "a gradient of the engine has overflowed, and it skips its step"
 NO_STEP = "the optimizer that the engine has wrapped does not step with the gradients that the engine has"
 OTHER_GRADIENTS = "the optimizer that the engine has wrapped steps with other gradients than the engine has"
 OTHER_SCALE = "the optimizer that the engine has wrapped steps with another multiple of the gradients that the engine has, and nothing clips them"
 NOT_CLIPPED = "the optimizer that the engine has wrapped steps with gradients that are clipped, and to no norm that the engine allows, or not all by one factor"
-OF_FIRST_DRAW = (OTHER_WEIGHTS, UNWRITTEN_WEIGHTS, OLD_WEIGHTS, STRAY_WEIGHTS, FLYING_WEIGHTS, NOT_DIVIDED, SKIPPED, NO_STEP, OTHER_GRADIENTS, OTHER_SCALE,
-                 NOT_CLIPPED)
+OF_FIRST_DRAW = (OTHER_WEIGHTS, UNWRITTEN_WEIGHTS, OLD_WEIGHTS, STRAY_WEIGHTS, FLYING_WEIGHTS, NOT_DIVIDED, SKIPPED, OVERFLOWED, NO_STEP,
+                 OTHER_GRADIENTS, OTHER_SCALE, NOT_CLIPPED)
 
 
 class Different(Exception):
@@ -273,6 +274,8 @@ class Merged:
         """The value of "programs". Ranks of which nothing is known have the program of those that were played, which must be one(). Events that several
         programs have are the same dictionaries."""
         result, shown = [], {}
+        # All ranks skip a step in which a gradient of one overflows.
+        overflowed = {event["step"] for event in self.events.every if event["event"] == "gap" and event["why"] == OVERFLOWED}
         for numbers, ranks in self.programs.items():
             played = sorted(ranks.keys() - self.predicted)
             every = sorted(ranks) if len(self.own) == world else range(world)
@@ -284,7 +287,10 @@ class Merged:
                     pieces = pieces[0] if len(set(pieces)) == 1 else tuple(pieces)
                     count += 1
                 if (number, pieces) not in shown:
-                    shown[number, pieces] = self.shown(self.events.every[number], pieces)
+                    event = self.events.every[number]
+                    if event["event"] == "gap" and event["why"] == SKIPPED and event["step"] in overflowed:
+                        event = {key: value for key, value in event.items() if key != "wrong"}
+                    shown[number, pieces] = self.shown(event, pieces)
                 events.append(shown[number, pieces])
             # What is not known of a rank that was played is not known of those that were not.
             sources = played if len(played) == len(ranks) else sorted(self.depends)

@@ -27,14 +27,34 @@ class Part:
     group: object
 
 
+def whole(parameter, main, first):
+    """That of an optimizer which has all of a parameter."""
+    size = prod(parameter.shape)
+    return Part(parameter, main, first, 0, size, None, 0, size, None)
+
+
+def without_zero(adapter):
+    """Under ZeRO 0 the parameters themselves, or what FP16_Optimizer and FP16_UnfusedOptimizer have of them. Of kernels that are handed gradients past .grad nothing
+    is known."""
+    zero, known = adapter.zero, adapter.parameters.by_tensor
+    if isinstance(zero, torch.optim.Optimizer):
+        for parameter in adapter.parameters.all:
+            if not parameter.frozen and isinstance(parameter.held, torch.Tensor):
+                yield whole(parameter, parameter.held, 0)
+    elif not getattr(zero, "fused_adam_legacy", False) and not getattr(zero, "fused_lamb_legacy", False):
+        for group, tensors in enumerate(getattr(zero, "fp16_groups", ())):
+            flat, first = getattr(zero, "fp32_groups_flat", None), 0
+            for number, tensor in enumerate(tensors):
+                parameter = known.get(id(tensor))
+                if parameter is not None and (flat is not None or hasattr(zero, "fp32_groups")):
+                    yield whole(parameter, zero.fp32_groups[group][number] if flat is None else flat[group], first)
+                first += 0 if flat is None else tensor.numel()
+
+
 def of_deepspeed(adapter):
-    """Under ZeRO 0 the parameters themselves."""
     zero, known = adapter.zero, adapter.parameters.by_tensor
     if adapter.stage == 0:
-        if isinstance(zero, torch.optim.Optimizer):
-            for parameter in adapter.parameters.all:
-                if not parameter.frozen and isinstance(parameter.held, torch.Tensor):
-                    yield Part(parameter, parameter.held, 0, 0, parameter.held.numel(), None, 0, parameter.held.numel(), None)
+        yield from without_zero(adapter)
     elif adapter.stage == 3:
         is_exact = not getattr(adapter.engine, "zero_quantized_weights", lambda: False)()
         for tensors, main in zip(zero.fp16_groups, getattr(zero, "fp32_partitioned_groups_flat", ())):
@@ -46,12 +66,14 @@ def of_deepspeed(adapter):
                     yield Part(parameter, main, first, at, max(0, min(size, prod(tensor.ds_shape) - at)),
                                id(tensor) if is_exact else None, 0, size, group)
                 first += size
-    elif not adapter.in_float32 and hasattr(zero, "single_partition_of_fp32_groups"):
-        for number, (index, begin, size) in adapter.flat.items():
+    else:
+        # Of BF16_Optimizer it is not known what is gathered.
+        mains = getattr(zero, "fp32_groups_flat_partition" if adapter.in_float32 else "single_partition_of_fp32_groups", None)
+        for number, (index, begin, size) in adapter.flat.items() if mains is not None else ():
             parameter, group = known.get(number), zero.real_dp_process_group[index]
             start = dist.get_rank(group) * size
             first, end = max(begin, start), min(begin + prod(parameter.shape), start + size)
-            yield Part(parameter, zero.single_partition_of_fp32_groups[index], first - start, first - begin, max(0, end - first), index, begin, size, group)
+            yield Part(parameter, mains[index], first - start, first - begin, max(0, end - first), None if adapter.in_float32 else index, begin, size, group)
 
 
 def of_megatron(adapter):

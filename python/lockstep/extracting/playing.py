@@ -217,9 +217,9 @@ class CaptureStart:
         if len(roots) == 1:
             self.attach(roots[0], optimizer)
 
-    def after_step(self, *_):
+    def after_step(self, optimizer, *_):
         if self.run is not None:
-            self.run.has_stepped_within()
+            self.run.has_stepped_within(optimizer)
 
     def tell_unstepped(self):
         """The script was stopped before optimizers of other models have stepped."""

@@ -198,14 +198,13 @@ class ProgramRun(Run):
         """What an optimizer gets of shares, a DTensor whose placement is Partial, which torch adds up within its step: done here, as it will be there, so
         that it is followed."""
         gradient = self.adapter.parameters.all[values["parameter"]].held.grad
-        names = list(gradient.device_mesh.mesh_dim_names or ())
         values, found = {key: value for key, value in values.items() if key != "partial"}, []
         for number, flat, places in pieces:
             with self.following.pause():
                 self.shares[values["parameter"], number] = self.content_of(flat, Fraction(1))
             flat = flat.clone()
-            for name in gradient.device_mesh.mesh_dim_names or ():
-                kind = getattr(gradient.placements[names.index(name)], "reduce_op", None)
+            for name, placement in zip(gradient.device_mesh.mesh_dim_names or (), gradient.placements):
+                kind = getattr(placement, "reduce_op", None)
                 if kind is not None:
                     dist.all_reduce(flat, op={"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG}.get(kind, dist.ReduceOp.PRODUCT),
                                     group=gradient.device_mesh.get_group(name))
@@ -279,7 +278,10 @@ class ProgramRun(Run):
                 self.stepping.steps(optimizer)
         self.weights.has_stepped = True
 
-    def has_stepped_within(self):
+    def has_stepped_within(self, optimizer):
+        if self.session.draw == 0:
+            with torch.no_grad(), self.following.pause():
+                self.weights.after_step(optimizer)
         if not (self.stepping and self.stepping.within):  # else it may do so again
             self.following.stepping = False
 

@@ -373,7 +373,7 @@ class Session:
         expected, size = memory.value(content)
         there = tensor.to(torch.float64)
         # Each term was rounded a few times on its way, in the coarsest type at worst.
-        error = content.roundoff * size + (SMALLEST_HALF if content.roundoff >= HALF else 0.0)
+        error = content.roundoff * size + (SMALLEST_HALF if content.roundoff == HALF else 0.0)
         wrong = (content.marks == KNOWN) & ~((there - expected).abs() <= 4 * (len(content.terms) + 1) * error)
         if bool(wrong.any()):
             reason = memory.reasons.number("what is there at %s is not what the operations that were seen have left" % self.place())

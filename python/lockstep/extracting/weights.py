@@ -70,6 +70,14 @@ def is_gathered(part, alike):
     return alike is None or not alike.axes or not alike.covers(dist.get_process_group_ranks(part.group))
 
 
+def differs(held, own):
+    """Which elements are none of these, nor in a type in which they may have been sent."""
+    different = held != own
+    for kind in (torch.bfloat16, torch.float16):
+        different &= held != own.to(kind).to(held.dtype)
+    return different
+
+
 class Weights:
     """`gathered`: by number of a parameter, what differences() is given. `adapter`: whose parameters they are; `following`: following.Following."""
 
@@ -77,7 +85,11 @@ class Weights:
         self.adapter, self.all, self.unwritten, self.flights = adapter, adapter.parameters.all, following.unwritten, following.flights
         self.gathered, self.old = {}, {}
         self.of_parts = None  # as parts.gathered() gives it; None where it is to be found
+        self.left, self.by_hand = {}, {}  # by identity, what a step has left in an optimizer's tensor; by number of a parameter, parts that are something else since
         self.has_stepped = False  # before, weights are what a script has made of them
+
+    def held(self, number):
+        return next(one.held for one in self.all if one.number == number)
 
     def before_step(self):
         self.old = {number: [local_of(shards.sharded_param.detach()).clone()] for number, (shards, *_) in self.gathered.items()}
@@ -85,32 +97,47 @@ class Weights:
         for number, (whole, _) in gathered(parts_of(self.adapter)).items():
             # What is there, if it is, and what it would be if the parts of now were gathered.
             self.old[number] = [held[number].clone(), whole] if held[number].numel() == whole.numel() else [whole]
-        self.of_parts = None
+        self.of_parts, self.by_hand = None, {}
+
+    def after_step(self, optimizer):
+        own = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+        self.left.update({id(part.main): part.main.detach().clone() for part in parts_of(self.adapter) if id(part.main) in own})
+
+    def look_at_parts(self, alike):
+        """Where somebody has set an optimizer's tensor since it has stepped, as by a checkpoint, nobody knows what other ranks have."""
+        there = [part for part in parts_of(self.adapter) if is_gathered(part, alike)]
+        changed = {id(part.main) for part in there if part.count and id(part.main) in self.left and not torch.equal(part.main.detach(), self.left[id(part.main)])}
+        buffers = {part.buffer for part in there if part.count and id(part.main) in changed}
+        self.by_hand = {part.parameter.number: part for part in there if part.buffer in buffers}
+        self.of_parts = gathered([part for part in there if part.buffer not in buffers])
 
     def parts(self, number, alike):
         """What differs, with what it should be."""
         if number in self.gathered:
             return list(differences(*self.gathered[number], alike))
         if self.of_parts is None and self.has_stepped:
-            self.of_parts = gathered([part for part in parts_of(self.adapter) if is_gathered(part, alike)])
+            self.look_at_parts(alike)
         if number not in (self.of_parts or {}):
             return []
         whole, known = self.of_parts[number]
-        held = next(one.held for one in self.all if one.number == number).detach().reshape(-1)
+        held = self.held(number).detach().reshape(-1)
         if held.numel() != whole.numel() or held.device != whole.device:  # it is not there
             return []
-        different = known & (held != whole)
-        for kind in (torch.bfloat16, torch.float16):  # in which they may have been sent
-            different &= held != whole.to(kind).to(held.dtype)
+        different = known & differs(held, whole)
         return [(torch.where(known, held, whole), whole)] if bool(different.any()) else []
 
     def wrong(self, number, alike):
         """Why a module computes with other weights than the optimizers have, and whether it is certain that nobody means it to: where they are of memory that
         nobody has written, or those of the step before, or weights of other elements. None where it does not."""
-        held = next(one.held for one in self.all if one.number == number)
+        held = self.held(number)
         if type(held) in (torch.Tensor, torch.nn.Parameter) and self.flights.is_over(held.detach()):
             return FLYING_WEIGHTS, True
         parts = self.parts(number, alike)
+        if number in self.by_hand:
+            part, held = self.by_hand[number], held.detach().reshape(-1)[self.by_hand[number].at:][:self.by_hand[number].count]
+            own = part.main.detach().reshape(-1)[part.first:part.first + part.count] if part.count else held
+            is_there = held.numel() == own.numel() and held.device == own.device
+            return (OTHER_WEIGHTS, False) if is_there and bool(differs(held, own.to(held.dtype)).any()) else None
         if not parts:
             return None
         # What is one number everywhere, and that number, was not written by an operation that should have, either.
