@@ -71,6 +71,15 @@ EXPECTED = {
     "clipped_after_the_reduction": ("match", (8, 0, 0), [0, 1], None),
     "clipped_by_layers_and_values": ("match", (8, 0, 0), [0, 1], None),
     "clipped_with_a_loss_scale": ("match", (8, 0, 0), [0, 1], None),
+    "stepped_past_the_loss_scaler": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 512 where 1/2 was expected: uniform factor 1024,"
+                                     " invisible to Adam"),
+    "stepped_past_the_loss_scaler_and_fused": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 512 where 1/2 was expected: uniform factor"
+                                               " 1024, invisible to Adam"),
+    "stepped_past_the_loss_scaler_and_divided": ("match", (8, 0, 0), [0, 1], None),
+    "stepped_by_the_loss_scaler_and_fused": ("match", (8, 0, 0), [0, 1], None),
+    "stepped_by_the_loss_scaler_and_divided": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1/2048 where 1/2 was expected: uniform factor"
+                                               " 1/1024, invisible to Adam"),
+    "stepped_by_the_loss_scaler_in_wrappers": ("match", (8, 0, 0), [0, 1], None),
     "scaled_after_clipping_with_a_loss_scale": ("undecided", (0, 0, 8), [0, 1], CHANGED),
     "scaled_after_clipping": ("undecided", (0, 0, 8), [0, 1], CHANGED),
     "reduced_again_after_clipping": ("undecided", (0, 0, 8), [0, 1], CHANGED),
