@@ -11,6 +11,7 @@ from lockstep.measuring import unseen
 # What yields a mean, with `_saved_reduction` 1 where there are others.
 MEANS = {"MeanBackward0", "MeanBackward1", "NllLossBackward0", "NllLoss2DBackward0", "MseLossBackward0", "BinaryCrossEntropyBackward0",
          "BinaryCrossEntropyWithLogitsBackward0", "SmoothL1LossBackward0", "HuberLossBackward0"}
+MEAN, SUM = 1, 2  # `_saved_reduction` of these
 # What hands a number on.
 SAME = {"ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "UnsqueezeBackward0", "CloneBackward0", "AliasBackward0"}
 
@@ -39,14 +40,19 @@ def is_scaled_within(mean):
     return False
 
 
-def factor_of(root):
-    """What a mean is multiplied with to be this loss; None where the graph does not say that it is one."""
+def reduction_of(node):
+    """Whether it yields a mean or a sum of elements; None where it is not known to be either."""
+    name = type(node).__name__
+    return getattr(node, "_saved_reduction", MEAN) if name in MEANS else SUM if name in ("SumBackward0", "SumBackward1") else None
+
+
+def factor_of(root, reduction=MEAN):
+    """What a mean (or a sum) is multiplied with to be this loss; None where the graph does not say that it is one."""
     node, factor = root.grad_fn, 1.0
     while node is not None:
         name = type(node).__name__
-        if name in MEANS:
-            is_mean = getattr(node, "_saved_reduction", 1) == 1
-            return None if not is_mean or is_scaled_within(node) else factor
+        if reduction_of(node) is not None:
+            return None if reduction_of(node) != reduction or is_scaled_within(node) else factor
         if name in SCALES:
             other = number_of(node)
             if not other:
