@@ -8,7 +8,7 @@ import torch
 
 from lockstep.measuring import unseen
 from lockstep.optimizers import Replaced
-from lockstep.roots import MEAN, SUM, factor_of
+from lockstep.roots import MEAN, SUM, terms_of
 
 SCHEDULES = ("PipelineScheduleSingle", "PipelineScheduleMulti")
 BACKWARD = ("backward_one_chunk", "backward_weight_one_chunk")  # the second where a schedule puts off the gradients of weights
@@ -36,7 +36,7 @@ class Pipelines:
         self.run = run
         self.divisor = self.first = None
         self.count = 1  # micro-batches of the schedule that runs
-        self.losses = []  # of the optimizer step: micro-batches of their schedule, by what it divides, and factor of a mean and of a sum
+        self.losses = []  # of the optimizer step: micro-batches of their schedule, by what it divides, and terms_of() each
 
     def install(self):
         schedules = sys.modules.get("torch.distributed.pipelining.schedules")
@@ -80,18 +80,20 @@ class Pipelines:
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or self.count < 2:
             return
         with unseen(loss):
-            factors = [factor_of(loss, reduction) for reduction in (MEAN, SUM)]
+            terms = terms_of(loss)
         scale = self.run.scaler.scale or 1.0
-        self.losses.append((self.count, self.divisor or 1, *(None if factor is None else factor / scale for factor in factors)))
+        self.losses.append((self.count, self.divisor or 1, tuple(term and (term[0], term[1] / scale) for term in terms)))
 
     def not_divided(self):
         """Why the gradient is several times what the loss asks for, or a part of it, as it seems; None where nothing says so. Ends the optimizer step."""
         losses, self.losses = set(self.losses), []
         if len(losses) != 1:
             return None
-        (count, divisor, mean, added), = losses
+        (count, divisor, terms), = losses
+        means = [factor for reduction, factor in filter(None, terms) if reduction == MEAN]
+        mean, added = (terms[0][1] if len(terms) == 1 and terms[0] and terms[0][0] == reduction else None for reduction in (MEAN, SUM))
         begin = "the pipeline's schedule calls backward on %d " % count
-        if self.run.loss == "local_mean" and divisor == 1 and is_one(mean):
+        if self.run.loss == "local_mean" and divisor == 1 and any(map(is_one, means)):
             return begin + ("means that nothing divides by %d (scale_grads=False): the gradient is %d times their mean, unless something divides it"
                             " afterwards" % (count, count))
         # Of two, a half may be that of half a square.

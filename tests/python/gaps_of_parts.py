@@ -138,6 +138,7 @@ def divided(model):
 variant("stages_of_torch_that_are_not_divided", 2, pipeline, scale_grads=False)
 variant("stages_of_torch_that_are_divided_by_hand", 2, pipeline, scale_grads=False, more=divided)
 variant("stages_of_torch_that_their_loss_divides", 2, pipeline, scale_grads=False, loss=lambda found: found.square().mean() / 4)
+variant("stages_of_torch_that_add_up_two_means", 2, pipeline, scale_grads=False, loss=lambda found: found.square().mean() + 0.01 * found.abs().mean())
 variant("stages_of_torch_that_are_divided_twice", 2, pipeline, loss=lambda found: found.square().mean() / 4)
 variant("stages_of_torch_with_sums", 2, pipeline, loss=lambda found: found.square().sum(), of_capture={"loss": "sum"}, scale_grads=False)
 variant("stages_of_torch_with_sums_that_are_divided", 2, pipeline, loss=lambda found: found.square().sum(), of_capture={"loss": "sum"})

@@ -119,6 +119,7 @@ EXPECTED = {
                         " as different parameters, pp0.0.bias and so on."),
     "stages_of_torch_that_are_not_divided": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, " + UNDIVIDED),
     "stages_of_torch_that_are_divided_by_hand": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, " + UNDIVIDED),
+    "stages_of_torch_that_add_up_two_means": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, " + UNDIVIDED),
     "stages_of_torch_that_their_loss_divides": ("match", (8, 0, 0), [0, 1], STAGES),
     "stages_of_torch_that_are_divided_twice": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, the pipeline's schedule calls backward"
                                                " on 4 means that are divided by 4, and divides the gradients by 4 once more: the gradient is 1/4 of their"
