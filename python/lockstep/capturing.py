@@ -370,9 +370,9 @@ class Run:
 
     def finish_step(self):
         self.settle()
-        why = self.roots.not_divided() if self.bits_tell else None
-        if why:
-            self.gaps.say(why, [])
+        for why, numbers in ((self.roots.not_divided() if self.bits_tell else None, []), (self.pipelines.not_divided(), None)):
+            if why:
+                self.gaps.say(why, numbers)
         self.roots.forget()
         optimizers = self.adapter.optimizers
         idle = [optimizer for optimizer in optimizers if id(optimizer) not in self.stepped]

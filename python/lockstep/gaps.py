@@ -224,6 +224,7 @@ class Gaps:
         if self.run.mode is not None:
             self.run.mode.carried.copies_alone = True  # what the optimizer makes of them are no gradients
         self.run.clipping.before_step(optimizer)
+        self.run.scaler.before_step(optimizer)
         self.run.take_results([optimizer])
         self.added = self.partial
         self.run.before_step(optimizer)

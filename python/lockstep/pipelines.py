@@ -4,7 +4,11 @@ divided by the micro-batches after all backward passes, unless the schedule is t
 
 import sys
 
+import torch
+
+from lockstep.measuring import unseen
 from lockstep.optimizers import Replaced
+from lockstep.roots import MEAN, SUM, terms_of
 
 SCHEDULES = ("PipelineScheduleSingle", "PipelineScheduleMulti")
 BACKWARD = ("backward_one_chunk", "backward_weight_one_chunk")  # the second where a schedule puts off the gradients of weights
@@ -21,12 +25,18 @@ def is_training(schedule):
     return getattr(schedule, "_has_backward", True)
 
 
+def is_one(factor):
+    return factor is not None and abs(factor - 1) < 1e-6
+
+
 class Pipelines:
     """Of one capture, `run`: by what the gradients that backward yields now are divided later, and of which micro-batch they are."""
 
     def __init__(self, run):
         self.run = run
         self.divisor = self.first = None
+        self.count = 1  # micro-batches of the schedule that runs
+        self.losses = []  # of the optimizer step: micro-batches of their schedule, by what it divides, and terms_of() each
 
     def install(self):
         schedules = sys.modules.get("torch.distributed.pipelining.schedules")
@@ -44,6 +54,7 @@ class Pipelines:
                 self.run.finish_step()
             if trains:
                 self.divisor = count if count > 1 and getattr(schedule, "scale_grads", False) else None
+                self.count = count
             told = self.run.told if trains else True
             if not told:  # else the script itself tells the micro-batches
                 self.first, self.run.told = len(self.run.tokens), True
@@ -60,5 +71,36 @@ class Pipelines:
         def backward(stage, bwd_chunk_id, *arguments, **keys):
             if self.first is not None and self.run.active():
                 self.run.micro = self.first + bwd_chunk_id
+                self.look_at(keys.get("loss", arguments[0] if arguments else None))
             return original(stage, bwd_chunk_id, *arguments, **keys)
         return backward
+
+    def look_at(self, loss):
+        """What the last stage begins its backward pass with; None on others."""
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or self.count < 2:
+            return
+        with unseen(loss):
+            terms = terms_of(loss)
+        scale = self.run.scaler.scale or 1.0
+        self.losses.append((self.count, self.divisor or 1, tuple(term and (term[0], term[1] / scale) for term in terms)))
+
+    def not_divided(self):
+        """Why the gradient is several times what the loss asks for, or a part of it, as it seems; None where nothing says so. Ends the optimizer step."""
+        losses, self.losses = set(self.losses), []
+        if len(losses) != 1:
+            return None
+        (count, divisor, terms), = losses
+        means = [factor for reduction, factor in filter(None, terms) if reduction == MEAN]
+        mean, added = (terms[0][1] if len(terms) == 1 and terms[0] and terms[0][0] == reduction else None for reduction in (MEAN, SUM))
+        begin = "the pipeline's schedule calls backward on %d " % count
+        if self.run.loss == "local_mean" and divisor == 1 and any(map(is_one, means)):
+            return begin + ("means that nothing divides by %d (scale_grads=False): the gradient is %d times their mean, unless something divides it"
+                            " afterwards" % (count, count))
+        # Of two, a half may be that of half a square.
+        if self.run.loss == "local_mean" and divisor == count > 2 and is_one((mean or 0) * count):
+            return begin + ("means that are divided by %d, and divides the gradients by %d once more: the gradient is 1/%d of their mean, unless something"
+                            " multiplies it afterwards" % (count, count, count))
+        if self.run.loss in ("sum", "token_sum") and divisor == count and is_one(added):
+            return begin + ("sums, and divides the gradients by %d: the gradient is 1/%d of what they add up to (scale_grads=False leaves it whole), unless"
+                            " something multiplies it afterwards" % (count, count))
+        return None

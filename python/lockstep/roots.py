@@ -11,11 +11,13 @@ from lockstep.measuring import unseen
 # What yields a mean, with `_saved_reduction` 1 where there are others.
 MEANS = {"MeanBackward0", "MeanBackward1", "NllLossBackward0", "NllLoss2DBackward0", "MseLossBackward0", "BinaryCrossEntropyBackward0",
          "BinaryCrossEntropyWithLogitsBackward0", "SmoothL1LossBackward0", "HuberLossBackward0"}
+MEAN, SUM = 1, 2  # `_saved_reduction` of these
 # What hands a number on.
 SAME = {"ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "UnsqueezeBackward0", "CloneBackward0", "AliasBackward0"}
 
 
 SCALES = ("DivBackward0", "MulBackward0")
+MOST_TERMS = 64
 
 
 def only_input_of(node):
@@ -39,14 +41,19 @@ def is_scaled_within(mean):
     return False
 
 
+def reduction_of(node):
+    """Whether it yields a mean or a sum of elements; None where it is not known to be either."""
+    name = type(node).__name__
+    return getattr(node, "_saved_reduction", MEAN) if name in MEANS else SUM if name in ("SumBackward0", "SumBackward1") else None
+
+
 def factor_of(root):
     """What a mean is multiplied with to be this loss; None where the graph does not say that it is one."""
     node, factor = root.grad_fn, 1.0
     while node is not None:
         name = type(node).__name__
-        if name in MEANS:
-            is_mean = getattr(node, "_saved_reduction", 1) == 1
-            return None if not is_mean or is_scaled_within(node) else factor
+        if reduction_of(node) is not None:
+            return None if reduction_of(node) != MEAN or is_scaled_within(node) else factor
         if name in SCALES:
             other = number_of(node)
             if not other:
@@ -56,6 +63,28 @@ def factor_of(root):
             return None
         node = only_input_of(node)
     return None
+
+
+def terms_of(root):
+    """What this loss adds up: of each whether it is a mean or a sum of elements, and what that is multiplied with; None where the graph does not say it."""
+    found, left = [], [(root.grad_fn, 1.0)]
+    while left:
+        node, factor = left.pop()
+        name = type(node).__name__
+        other = number_of(node) if name in SCALES else None
+        if len(found) + len(left) > MOST_TERMS:
+            return [None]
+        if reduction_of(node) is not None:
+            found.append(None if is_scaled_within(node) else (reduction_of(node), factor))
+        elif other:
+            left.append((only_input_of(node), factor / other if name == "DivBackward0" else factor * other))
+        elif name in SAME:
+            left.append((only_input_of(node), factor))
+        elif name == "AddBackward0" and getattr(node, "_saved_alpha", None) == 1:
+            left += [(one, factor) for one, _ in node.next_functions if one is not None]
+        else:
+            found.append(None)
+    return found
 
 
 class Roots:

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <string_view>
 
 #include "lockstep/check.h"
 #include "src/base/at.h"
@@ -274,6 +275,16 @@ std::shared_ptr<const Scenario> read_recorded(const Json& document) {
   }
 }
 
+namespace {
+
+/// Whether it is a factor that no collective shows, written at the call of the sum before which somebody may multiply.
+bool is_inferred_at_a_call(std::string_view step) {
+  const std::size_t slash = step.find('/');
+  return slash != std::string_view::npos && step.substr(0, slash).ends_with("_scale");
+}
+
+}  // namespace
+
 void blame(std::shared_ptr<const Scenario> scenario, VerifyResult& result) {
   if (scenario->schedule->steps.size() > most_blamed_steps) {
     result.not_blamed =
@@ -285,6 +296,12 @@ void blame(std::shared_ptr<const Scenario> scenario, VerifyResult& result) {
   options.host = false;
   const CheckResult checked = check_scenario(std::move(scenario), options);
   for (const Blame& one : checked.blame) result.blame.push_back({one.step, one.why, one.formulas});
+  // Where the collective is at fault as well, it is that call whichever way one looks at it.
+  if (std::all_of(result.blame.begin(), result.blame.end(),
+                  [](const StepAtFault& one) { return is_inferred_at_a_call(one.step); })) {
+    for (StepAtFault& one : result.blame)
+      one.why += "; or that line is right, and another one multiplies what came out: no collective shows which";
+  }
   if (result.blame.empty())
     result.not_blamed =
         "no step is named: the recorded schedule predicts what was measured, and no single change of it was found that "

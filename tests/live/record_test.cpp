@@ -212,6 +212,30 @@ TEST_CASE("a division that no collective shows is found in the coefficients and 
   CHECK(checked(run).verdict == Verdict::mismatch);
 }
 
+TEST_CASE("a line that may be right is not blamed alone") {
+  Loop loop;  // whether b is not divided, or all are and something doubles b, the coefficients do not say
+  loop.coefficient = [](const std::string& name, int, int, int) { return name == "a" ? 0.5 : 1.0; };
+  loop.lines = [](int, int m) {
+    return m == 1 ? std::vector{call("all_reduce", both, 1200, "null", "0,1")} : std::vector<std::string>{};
+  };
+  const auto blamed = [&] {
+    const test::Folder folder;
+    loop.write(folder.path());
+    return verify_run(folder.path()).blame;
+  };
+  const std::string doubted = "and another one multiplies what came out: no collective shows which";
+  CHECK(blamed().at(0).why.starts_with("acts on a and should act on all parameters; "));
+  CHECK(blamed().at(0).why.ends_with("; or that line is right, " + doubted));
+  // Where the collective leaves b out as well, that call is at fault.
+  loop.coefficient = [](const std::string& name, int owner, int rank, int) {
+    return name == "a" ? 0.5 : owner == rank ? 1.0 : 0.0;
+  };
+  loop.lines = [](int, int m) {
+    return m == 1 ? std::vector{call("all_reduce", both, 600, "null", "0")} : std::vector<std::string>{};
+  };
+  for (const StepAtFault& one : blamed()) CHECK_FALSE(one.why.ends_with(doubted));
+}
+
 TEST_CASE("what clears a gradient between micro-batches is found in the coefficients") {
   Loop loop;
   loop.micro_batches = 3;

@@ -29,7 +29,7 @@ def average(module):
 
 
 def captured(model, optimizer, out, **options):
-    return lockstep.capture(model, optimizer, out=out, loss="local_mean", report=False, **options)
+    return lockstep.capture(model, optimizer, out=out, report=False, **{"loss": "local_mean", **options})
 
 
 def sgd(parameters):

@@ -107,15 +107,16 @@ def experts_by_hand(out):
     copies_that_were_initialised_apart(out, reduce=lambda model: None)
 
 
-def pipeline(out, seed=lambda: dist.get_rank(), more=lambda model: None, make=lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh()), **options):
+def pipeline(out, seed=lambda: dist.get_rank(), more=lambda model: None, make=lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh()),
+             loss=lambda found: found.square().mean(), of_capture=None, **options):
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
     seeded(seed())
     model = make()
     stage = PipelineStage(model, dist.get_rank(), dist.get_world_size(), torch.device("cpu"))
-    schedule = ScheduleGPipe(stage, n_microbatches=4, loss_fn=lambda output, target: (output - target).square().mean(), **options)
+    schedule = ScheduleGPipe(stage, n_microbatches=4, loss_fn=lambda output, target: loss(output - target), **options)
     optimizer = sgd(model.parameters())
-    with captured(model, optimizer, out, mesh={"pp": dist.get_world_size()}):
+    with captured(model, optimizer, out, mesh={"pp": dist.get_world_size()}, **of_capture or {}):
         for step in range(2):
             optimizer.zero_grad()
             seeded(3, step)
@@ -128,10 +129,19 @@ def pipeline(out, seed=lambda: dist.get_rank(), more=lambda model: None, make=la
 variant("stages_of_torch", 2, pipeline)
 
 
-@case(2)
-def stages_of_torch_that_are_not_divided(out):
-    """The schedule divides by no micro-batches; its loss is taken at its word."""
-    pipeline(out, scale_grads=False)
+def divided(model):
+    for parameter in model.parameters():
+        parameter.grad /= 4
+
+
+# The schedule divides by no micro-batches: its loss does, or the script afterwards, or nobody.
+variant("stages_of_torch_that_are_not_divided", 2, pipeline, scale_grads=False)
+variant("stages_of_torch_that_are_divided_by_hand", 2, pipeline, scale_grads=False, more=divided)
+variant("stages_of_torch_that_their_loss_divides", 2, pipeline, scale_grads=False, loss=lambda found: found.square().mean() / 4)
+variant("stages_of_torch_that_add_up_two_means", 2, pipeline, scale_grads=False, loss=lambda found: found.square().mean() + 0.01 * found.abs().mean())
+variant("stages_of_torch_that_are_divided_twice", 2, pipeline, loss=lambda found: found.square().mean() / 4)
+variant("stages_of_torch_with_sums", 2, pipeline, loss=lambda found: found.square().sum(), of_capture={"loss": "sum"}, scale_grads=False)
+variant("stages_of_torch_with_sums_that_are_divided", 2, pipeline, loss=lambda found: found.square().sum(), of_capture={"loss": "sum"})
 
 
 variant("stages_of_torch_that_are_mixed", 2, pipeline, more=lambda model: [dist.all_reduce(one.grad) for one in model.parameters()])

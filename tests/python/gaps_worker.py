@@ -433,6 +433,63 @@ def clipped_with_a_loss_scale(out, change=lambda model: None):
             scaler.update()
 
 
+def with_a_loss_scale(out, step_with, make=sgd, change=lambda model, scale: None, init_scale=1024.0):
+    model = net()
+    optimizers = [make(model[0].parameters()), make(model[2].parameters())]
+    scaler = torch.amp.GradScaler("cpu", init_scale=init_scale)
+    with captured(model, optimizers, out):
+        for step in range(2):
+            model.zero_grad()
+            scaler.scale(lost(model, step)).backward()
+            average(model)
+            change(model, init_scale)
+            for number, optimizer in enumerate(optimizers):
+                step_with(scaler, optimizer, number)
+            scaler.update() if step_with is by_scaler else None
+
+
+def by_scaler(scaler, optimizer, number):
+    scaler.step(optimizer)
+
+
+def past_the_scaler(scaler, optimizer, number):
+    """As if there were none; the second one's gradients are clipped before."""
+    if number:
+        nn.utils.clip_grad_norm_([one for group in optimizer.param_groups for one in group["params"]], 0.01)
+    optimizer.step()
+
+
+class Wrapper:
+    def __init__(self, optimizer):
+        self.optimizer, self.param_groups = optimizer, optimizer.param_groups
+        self.step = optimizer.step
+
+
+def wrapped(scaler, optimizer, number):
+    wrapper = Wrapper(optimizer)
+    if number:
+        nn.utils.clip_grad_norm_([one for group in optimizer.param_groups for one in group["params"]], 0.01)
+    scaler.step(wrapper)
+    scaler._per_optimizer_states.clear()  # what update() does, but for the scale
+
+
+def fused(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, fused=True)
+
+
+def divided_by_hand(model, scale):
+    for one in model.parameters():
+        one.grad /= scale
+
+
+variant("stepped_past_the_loss_scaler", 2, with_a_loss_scale, step_with=past_the_scaler)
+variant("stepped_past_the_loss_scaler_and_fused", 2, with_a_loss_scale, step_with=past_the_scaler, make=fused)
+variant("stepped_past_the_loss_scaler_and_divided", 2, with_a_loss_scale, step_with=past_the_scaler, change=divided_by_hand)
+variant("stepped_by_the_loss_scaler_and_fused", 2, with_a_loss_scale, step_with=by_scaler, make=fused)
+variant("stepped_by_the_loss_scaler_and_divided", 2, with_a_loss_scale, step_with=by_scaler, change=divided_by_hand)
+variant("stepped_by_the_loss_scaler_in_wrappers", 2, with_a_loss_scale, step_with=wrapped)
+
+
 def times(factor):
     def change(model):
         for one in model.parameters():

@@ -133,6 +133,8 @@ CASES = {
     "to infinity, before gradients are reduced":
         (BY_HAND.replace("reduced(model)", "clip_grad_norm_(model.parameters(), float('inf')); reduced(model)") % "", {}, "match", ""),
     "with a loss scaler's scale": (SCALED % "clip_grad_norm_(model.parameters(), 1.0)", {}, "mismatch", "is 65536 times that of the gradients"),
+    "past its loss scaler": (SCALED.replace("scaler.step(optimizer); scaler.update()", "optimizer.step()") % "", {}, "mismatch",
+                             "every contribution came with 16384 where 1/4 was expected"),
     "without the scale": (SCALED % "scaler.unscale_(optimizer); clip_grad_norm_(model.parameters(), 1.0)", {}, "match", ONCE),
     "to a value, with a loss scaler's scale": (SCALED % "torch.nn.utils.clip_grad_value_(model.parameters(), 1.0)", {}, "undecided", "scale, 65536, is in them"),
     "of shards, of which some ranks have none":

@@ -29,6 +29,11 @@ APART = ("ranks along dp begin with different weights of 0.weight and 3 others: 
 CHANGED = "it was right before it was clipped, and was changed between clipping and the optimizer's step"
 BROUGHT = ("in optimizer steps 0 and 1, within the backward pass its gradient gets what other ranks have put in at gaps_of_exchanges.py:%s, so that what this"
            " rank itself contributes is not known" + NOT_JUDGED % "0.weight")
+SCATTERS = next(number for number, text in enumerate((HERE / "gaps_of_parts.py").read_text().splitlines(), 1) if "dist.reduce_scatter_tensor(" in text)
+STAGES = ("stages along pp have 0.bias and 1 other under one name and begin with different weights: they are taken as different parameters, pp0.0.bias and"
+          " so on.")
+UNDIVIDED = ("the pipeline's schedule calls backward on 4 means that nothing divides by 4 (scale_grads=False): the gradient is 4 times their mean, unless"
+             " something divides it afterwards: what the optimizers get is not judged.")
 # By case: the verdict; how many results are right, wrong and undecided; the steps that were judged; and what is said as a gap, a note or a finding.
 EXPECTED = {
     "head_of_its_own": ("undecided", (8, 0, 0), [0, 1], "in optimizer steps 0 and 1, an optimizer gets gradients of 2 parameters that the captured"
@@ -73,6 +78,15 @@ EXPECTED = {
     "clipped_after_the_reduction": ("match", (8, 0, 0), [0, 1], None),
     "clipped_by_layers_and_values": ("match", (8, 0, 0), [0, 1], None),
     "clipped_with_a_loss_scale": ("match", (8, 0, 0), [0, 1], None),
+    "stepped_past_the_loss_scaler": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 512 where 1/2 was expected: uniform factor 1024,"
+                                     " invisible to Adam"),
+    "stepped_past_the_loss_scaler_and_fused": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 512 where 1/2 was expected: uniform factor"
+                                               " 1024, invisible to Adam"),
+    "stepped_past_the_loss_scaler_and_divided": ("match", (8, 0, 0), [0, 1], None),
+    "stepped_by_the_loss_scaler_and_fused": ("match", (8, 0, 0), [0, 1], None),
+    "stepped_by_the_loss_scaler_and_divided": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1/2048 where 1/2 was expected: uniform factor"
+                                               " 1/1024, invisible to Adam"),
+    "stepped_by_the_loss_scaler_in_wrappers": ("match", (8, 0, 0), [0, 1], None),
     "scaled_after_clipping_with_a_loss_scale": ("undecided", (0, 0, 8), [0, 1], CHANGED),
     "scaled_after_clipping": ("undecided", (0, 0, 8), [0, 1], CHANGED),
     "reduced_again_after_clipping": ("undecided", (0, 0, 8), [0, 1], CHANGED),
@@ -100,8 +114,8 @@ EXPECTED = {
     "copies_of_a_layer_that_were_initialised_apart": ("undecided", (4, 0, 8), [0, 1], UNSAID + DIFFERENT + SHARDS),
     "copies_that_were_initialised_apart": ("undecided", (8, 0, 0), [0, 1], APART),
     "reduced_in_a_backward_of_its_own": ("undecided", (4, 0, 4), [0, 1], "in optimizer steps 0 and 1, within the backward pass its gradient gets what other"
-                                         " ranks have put in at gaps_of_parts.py:183 in backward, so that what this rank itself contributes is not known"
-                                         + NOT_JUDGED % "part"),
+                                         " ranks have put in at gaps_of_parts.py:%d in backward, so that what this rank itself contributes is not known"
+                                         % SCATTERS + NOT_JUDGED % "part"),
     "scattered_and_gathered_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "16 in scattered_and_gathered"),
     "gathered_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "22 in gathered"),
     "gathered_and_averaged_in_backward": ("undecided", (6, 0, 2), [0, 1], BROUGHT % "22 in gathered"),
@@ -120,8 +134,18 @@ EXPECTED = {
     "experts_by_hand": ("undecided", (0, 0, 16), [0, 1], APART),
     "stages_of_torch": ("match", (8, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different weights: they are taken"
                         " as different parameters, pp0.0.bias and so on."),
-    "stages_of_torch_that_are_not_divided": ("match", (8, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different"
-                                             " weights: they are taken as different parameters, pp0.0.bias and so on."),
+    "stages_of_torch_that_are_not_divided": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, " + UNDIVIDED),
+    "stages_of_torch_that_are_divided_by_hand": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, " + UNDIVIDED),
+    "stages_of_torch_that_add_up_two_means": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, " + UNDIVIDED),
+    "stages_of_torch_that_their_loss_divides": ("match", (8, 0, 0), [0, 1], STAGES),
+    "stages_of_torch_that_are_divided_twice": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, the pipeline's schedule calls backward"
+                                               " on 4 means that are divided by 4, and divides the gradients by 4 once more: the gradient is 1/4 of their"
+                                               " mean, unless something multiplies it afterwards: what the optimizers get is not judged."),
+    "stages_of_torch_with_sums": ("match", (8, 0, 0), [0, 1], STAGES),
+    "stages_of_torch_with_sums_that_are_divided": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, the pipeline's schedule calls"
+                                                   " backward on 4 sums, and divides the gradients by 4: the gradient is 1/4 of what they add up to"
+                                                   " (scale_grads=False leaves it whole), unless something multiplies it afterwards: what the optimizers get"
+                                                   " is not judged."),
     "stages_of_torch_that_are_mixed": ("mismatch", (0, 8, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different"
                                        " weights: they are taken as different parameters, pp0.0.bias and so on."),
     "stages_of_torch_that_begin_alike": ("undecided", (0, 0, 8), [0, 1], "stages along pp have it under one name and begin with the same weights, yield"
