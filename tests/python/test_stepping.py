@@ -84,6 +84,7 @@ class DeepSpeedEngine(torch.nn.Module):
     zero_optimization_stage = lambda self: STAGE
     gradient_accumulation_steps = lambda self: 2
     gradient_clipping = lambda self: CLIPS
+    mpu = UNIT
     def forward(self, inputs):
         return self.module(inputs)
     def backward(self, loss, retain_graph=False, scale_wrt_gas=True):
@@ -104,7 +105,7 @@ for micro_batch in range(6):
     AFTER
 """
 RIGHT = {"GIVE": "pass", "STEP": "self.optimizer.step()", "COPY": "self.part.copy_(main)", "GATHER": "dist.all_gather_into_tensor(self.bit16_groups_flat[0], self.part.clone())",
-         "ZERO": "DeepSpeedZeroOptimizer", "STAGE": "1", "CLIPS": "0.0", "REDUCED": "pass", "AFTER": "pass", "MAKES": "torch.optim.SGD", "LEARNS": "0.1", "DIVIDED": "loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss"}
+         "ZERO": "DeepSpeedZeroOptimizer", "STAGE": "1", "CLIPS": "0.0", "REDUCED": "pass", "AFTER": "pass", "MAKES": "torch.optim.SGD", "LEARNS": "0.1", "UNIT": "None", "DIVIDED": "loss / self.gradient_accumulation_steps() if scale_wrt_gas else loss"}
 SCALED = "loss * self.optimizer.loss_scale / self.gradient_accumulation_steps()"
 ROLLS_BACK = """
     with torch.no_grad():
@@ -117,6 +118,7 @@ CASES = {
     "right": ({}, ""),
     "right, clipped": ({"GIVE": "main.grad.div_(2 * main.grad.norm())", "CLIPS": "1.0"}, ""),
     "right, with a norm that is not clipped": ({"CLIPS": "1000.0"}, ""),
+    "right, of a unit, whose first rank counts the norm": ({"CLIPS": "0.001", "UNIT": "object()"}, ""),
     "right, of a type with fewer digits": ({"GIVE": "main.grad = main.grad.bfloat16().float()"}, ""),
     "right, of zeros and behind another optimizer": ({"GIVE": "main.zero_()", "STEP": "torch.optim.SGD([torch.zeros(3)], lr=0.1).step(); self.optimizer.step()"}, ""),
     "right, gathered in a type with fewer digits": ({"GATHER": "whole = self.bit16_groups_flat[0].bfloat16(); dist.all_gather_into_tensor(whole, self.part.bfloat16());"

@@ -200,6 +200,9 @@ class Stepping:
         least, most = min(factors.values()), max(factors.values())
         if least < 0 or most > min(1, least) * (1 + CLOSE):
             return False
+        # Of what several ranks of a unit (mpu) have alike, the first one counts it for all, and here the others do not get its number.
+        if getattr(self.engine, "mpu", None) is not None:
+            return True
         own = sum(float(handed[number][1].to(torch.float64).square().sum()) * (factor / scale) ** 2 for number, factor in factors.items())
         return own ** 0.5 <= 2 * limit
 
