@@ -38,7 +38,9 @@ ParallelismSizes read_parallelism(ScenarioBuilder& builder) {
   sizes.tp = builder.degree(parallelism("tp_size"), request.tp);
   sizes.cp = builder.degree(parallelism("cp_size"), request.cp);
   sizes.sp = builder.degree(parallelism("sp_size"), request.sp);
-  sizes.dp = builder.data_parallel_size(builder.world_size("num_processes"),
+  // Without parallelism accelerate starts one process (ClusterConfig in commands/config/config_args.py).
+  const bool is_alone = builder.word("distributed_type", "NO") == "NO" && !builder.given("num_processes");
+  sizes.dp = builder.data_parallel_size(builder.world_size("num_processes", is_alone ? 1 : 0),
                                         {{"tensor", sizes.tp}, {"context", sizes.cp}, {"sequence", sizes.sp}});
   return sizes;
 }
@@ -171,8 +173,12 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
           "One micro-batch: the file does not say gradient_accumulation_steps, but the script may; give "
           "--micro-batches N.");
     builder.assume(
+        "How the script forms its loss is not in the file: each rank's own mean, divided for its micro-batches "
+        "(local_mean).");
+    builder.assume(
         "Clipping is up to the script (accelerator.clip_grad_norm_): option max_norm of the framework accelerate.");
   }
+  if (deepspeed && sizes.sp > 1) assume_ulysses_loss(builder);
   builder.assumed_model(sizes.tp);
   return builder.finish("Imported from an accelerate configuration", "imported-accelerate");
 }

@@ -164,6 +164,14 @@ Settings read_deepspeed(const std::shared_ptr<const Source>& source, Diagnostics
   return settings;
 }
 
+void assume_ulysses_loss(ScenarioBuilder& builder) {
+  builder.assume(
+      "How the training script forms its loss with Ulysses is not in the configuration, and no way is right for every "
+      "ZeRO stage: gathered, as DeepSpeed's tutorial does; give --option ulysses_loss=local_mean, local_mean_over_sp "
+      "or "
+      "gathered_own_slice for another (docs/frameworks/deepspeed.md).");
+}
+
 Imported import_deepspeed(const ImportRequest& request, Diagnostics& diagnostics) {
   if (!has_one_file(request, "DeepSpeed", diagnostics)) return {};
   Settings settings = read_deepspeed(request.files.front(), diagnostics);
@@ -185,14 +193,7 @@ Imported import_deepspeed(const ImportRequest& request, Diagnostics& diagnostics
   check_deepspeed_batch_is_given(builder);
   refuse_what_deepspeed_removed(builder);
   builder.assumed_model(tp);
-  if (sp > 1) {
-    builder.assume(
-        "How the training script forms its loss with Ulysses is not in the configuration, and no way is right for "
-        "every "
-        "ZeRO stage: gathered, as DeepSpeed's tutorial does; give --option ulysses_loss=local_mean, local_mean_over_sp "
-        "or "
-        "gathered_own_slice for another (docs/frameworks/deepspeed.md).");
-  }
+  if (sp > 1) assume_ulysses_loss(builder);
   return builder.finish("Imported from a DeepSpeed configuration", "imported-deepspeed");
 }
 

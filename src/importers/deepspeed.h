@@ -17,6 +17,9 @@ std::int64_t set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp);
 /// A mistake where neither the batch nor the micro-batch is there: DeepSpeed refuses that.
 void check_deepspeed_batch_is_given(ScenarioBuilder& builder);
 
+/// What is assumed of the loss with Ulysses, of which no configuration says how it is formed.
+void assume_ulysses_loss(ScenarioBuilder& builder);
+
 /// Mistakes at the keys of what DeepSpeed 0.19.8 has removed: it refuses them, with any value.
 void refuse_what_deepspeed_removed(ScenarioBuilder& builder);
 

@@ -107,6 +107,14 @@ Counts even(ScenarioBuilder& builder, const Split& split) {
   const bool embedding = builder.boolean("account_for_embedding_in_pipeline_split", false);
   const bool loss = builder.boolean("account_for_loss_in_pipeline_split", false);
   const std::int64_t all = split.layers + (embedding ? 1 : 0) + (loss ? 1 : 0);
+  if (all % split.pp != 0 && builder.boolean("deepspeed", false)) {
+    // partition_method "type:transformer" of megatron/model/gpt_model.py (Megatron-DeepSpeed).
+    builder.mistake("num_layers",
+                    fmt::format("DeepSpeed cuts {} into {} of unequal length, and lockstep deals them out evenly; give "
+                                "--size layers=N, a number that divides",
+                                counted(all, "layer"), counted(split.pp, "stage")));
+    return {};
+  }
   if (all % split.pp != 0) {
     builder.mistake("num_layers",
                     fmt::format("Number of layers should be divisible by the pipeline-model-parallel size (Megatron's "

@@ -14,6 +14,17 @@
 
 namespace lockstep::importers {
 
+namespace {
+
+/// The key that a spelling stands for, without the dashes of an argument.
+std::string plain(std::string_view spelling) {
+  std::string key(spelling.substr(std::min(spelling.find_first_not_of('-'), spelling.size())));
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+}  // namespace
+
 bool same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
@@ -285,6 +296,23 @@ std::string ScenarioBuilder::meaning_of(const Setting& setting, const Configurat
   return row.meaning;
 }
 
+bool ScenarioBuilder::shapes_layout(const std::string& spelling) const {
+  const ConfigurationKey* row = table_.row(spelling);
+  if (row == nullptr) row = table_.row(plain(spelling));
+  const std::string pointer = row == nullptr ? "" : row->pointer();
+  return pointer.starts_with("/layout/") || pointer.starts_with("/batch/");
+}
+
+std::string ScenarioBuilder::written_otherwise(const Setting& setting) const {
+  const auto last = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
+  const std::string own = last(plain(setting.written));
+  const std::vector<std::string> known = spellings_.empty() ? table_.known() : spellings_;
+  const auto found = std::find_if(known.begin(), known.end(), [&](const std::string& spelling) {
+    return last(plain(spelling)) == own && shapes_layout(spelling);
+  });
+  return found == known.end() ? "" : *found;
+}
+
 void ScenarioBuilder::account(Imported& imported) {
   for (const Setting& setting : settings_.all()) {
     const ConfigurationKey* row = table_.row(setting.key);
@@ -315,15 +343,19 @@ void ScenarioBuilder::account(Imported& imported) {
     const std::string why = table_.ignored(setting.key, setting.origin);
     if (!why.empty()) {
       imported.ignored.push_back({shown_key(setting.written), "", why});
+    } else if (const std::string other = written_otherwise(setting); !other.empty()) {
+      diagnostics_.add(setting.place,
+                       fmt::format("lockstep does not know the key \"{}\"; did you mean \"{}\"? That shapes the layout "
+                                   "or the batch, so that this one is not left out",
+                                   shown_key(setting.written), other));
     } else if (request_.ignore_unknown) {
       imported.unknown.push_back(shown_key(setting.written));
     } else {
-      diagnostics_.add(
-          setting.place,
-          fmt::format("lockstep does not know the key \"{}\", and it may matter{}; --ignore-unknown leaves "
-                      "it out",
-                      shown_key(setting.written),
-                      did_you_mean(setting.written, spellings_.empty() ? table_.known() : spellings_)));
+      const std::vector<std::string> known = spellings_.empty() ? table_.known() : spellings_;
+      const bool may_go = !shapes_layout(nearest_word(setting.written, known));
+      diagnostics_.add(setting.place, fmt::format("lockstep does not know the key \"{}\", and it may matter{}{}",
+                                                  shown_key(setting.written), did_you_mean(setting.written, known),
+                                                  may_go ? "; --ignore-unknown leaves it out" : ""));
     }
   }
 }

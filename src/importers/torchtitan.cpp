@@ -17,6 +17,24 @@ struct MeshSizes {
   std::int64_t tp = 1, pp = 1, cp = 1, replicate = 1, shard = 1;
 };
 
+/// Versions of 2024 had sizes of the mesh under [training] and [experimental], and another name for the local batch.
+Settings with_places_of_today(const Settings& settings, Diagnostics& diagnostics) {
+  Settings found;
+  for (Setting setting : settings.all()) {
+    const std::size_t dot = setting.key.find('.');
+    const std::string section = setting.key.substr(0, dot);
+    const bool is_older = section == "training" || section == "experimental";
+    for (const char* size : {"_parallel_degree", "_replicate_degree", "_shard_degree"}) {
+      if (is_older && setting.key.ends_with(size)) setting.key = "parallelism" + setting.key.substr(dot);
+    }
+    if (setting.key == "training.batch_size") setting.key = "training.local_batch_size";
+    if (const Setting* other = found.find(setting.key); other != nullptr)
+      diagnostics.add(setting.place, fmt::format("{} is given as {} already", setting.written, other->written));
+    found.set(std::move(setting));
+  }
+  return found;
+}
+
 MeshSizes read_mesh(ScenarioBuilder& builder) {
   MeshSizes sizes;
   sizes.tp = builder.degree("parallelism.tensor_parallel_degree");
@@ -135,8 +153,15 @@ Imported import_torchtitan(const ImportRequest& request, Diagnostics& diagnostic
   if (!is_configuration(root, source, diagnostics)) return {};
   Settings settings;
   flatten(root, settings);
+  const bool has_older_pipeline = settings.find("experimental.pipeline_parallel_degree") != nullptr;
+  settings = with_places_of_today(settings, diagnostics);
+  if (!diagnostics.empty()) return {};
   ScenarioBuilder builder(request, "torchtitan", std::move(settings), diagnostics);
   const MeshSizes sizes = read_mesh(builder);
+  if (has_older_pipeline && sizes.pp > 1 && request.micro_batches <= 0)
+    builder.mistake("parallelism.pipeline_parallel_degree",
+                    "lockstep does not know into how many micro-batches this version cuts a batch for its pipeline; "
+                    "give --micro-batches N");
   builder.axis("tp", sizes.tp);
   builder.axis("cp", sizes.cp);
   if (sizes.replicate > 1) {

@@ -50,7 +50,7 @@ TEST_CASE("an unknown key names its place, the nearest known key and the way out
         "      | ^~~~~~~~~~\n"
         "arguments:1:22: error: lockstep does not know the key \"--tensor-model-paralel-size\", and it may matter; did "
         "you mean "
-        "\"--tensor-model-parallel-size\"?; --ignore-unknown leaves it out\n"
+        "\"--tensor-model-parallel-size\"?\n"
         "    1 | --hf-token ********* --tensor-model-paralel-size 2 --num-layers 2 --hidden-size 64 "
         "--num-attention-heads 4 --voc…\n"
         "      |                      ^~~~~~~~~~~~~~~~~~~~~~~~~~~\n");
@@ -216,15 +216,48 @@ TEST_CASE("a key in two GPT-NeoX files is refused, and a dash is an underscore")
         std::string::npos);
 }
 
-TEST_CASE("an argument with underscores is none of Megatron-LM's") {
-  CHECK(import_mistakes(arguments("--tensor_model_parallel_size 2" + model)) ==
-        "arguments:1:1: error: lockstep does not know the key \"--tensor_model_parallel_size\", and it may matter; did "
-        "you "
-        "mean \"--tensor-model-parallel-size\"?; --ignore-unknown leaves it out\n"
-        "    1 | --tensor_model_parallel_size 2 --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size "
-        "1000 "
-        "--micro…\n"
-        "      | ^~~~~~~~~~~~~~~~~~~~~~~~~~~~\n");
+TEST_CASE("an argument with underscores is none of Megatron-LM's, and is not left out where it shapes the layout") {
+  const std::string text = "--tensor_model_parallel_size 2" + model;
+  const std::string said =
+      "arguments:1:1: error: lockstep does not know the key \"--tensor_model_parallel_size\"; did you mean "
+      "\"--tensor-model-parallel-size\"? That shapes the layout or the batch, so that this one is not left out\n"
+      "    1 | --tensor_model_parallel_size 2 --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size "
+      "1000 "
+      "--micro…\n"
+      "      | ^~~~~~~~~~~~~~~~~~~~~~~~~~~~\n";
+  CHECK(import_mistakes(arguments(text)) == said);
+  ImportRequest request = arguments(text);
+  request.ignore_unknown = true;
+  CHECK(import_mistakes(request) == said);
+  request = arguments("--wandb_name 2" + model);
+  request.ignore_unknown = true;
+  CHECK(import_configuration(request).unknown == std::vector<std::string>{"--wandb_name"});
+}
+
+TEST_CASE("sizes of torchtitan's mesh are read where versions of 2024 had them") {
+  const auto titan = [](const std::string& text, std::int64_t world) {
+    ImportRequest request =
+        request_of_file("torchtitan", "t.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n" + text);
+    request.world = world;
+    return request;
+  };
+  const std::string sizes =
+      "[training]\nbatch_size = 2\ntensor_parallel_degree = 8\ndata_parallel_replicate_degree = 2\n"
+      "data_parallel_shard_degree = 4\n[experimental]\ncontext_parallel_degree = 2\n";
+  const Imported imported = import_configuration(titan(sizes, 0));
+  const Json& layout = *imported.scenario.find("layout");
+  CHECK(layout.find("tp")->text() == "8");
+  CHECK(layout.find("cp")->text() == "2");
+  CHECK(layout.find("dp_replicate")->text() == "2");
+  CHECK(layout.find("dp_shard")->text() == "4");
+  CHECK(import_mistakes(titan(sizes + "pipeline_parallel_degree = 2\n", 0))
+            .find("experimental.pipeline_parallel_degree: lockstep does not know into how many micro-batches") !=
+        std::string::npos);
+  CHECK(import_mistakes(titan("[training]\ntensor_parallel_degree = 8\n[parallelism]\ntensor_parallel_degree = 4\n", 8))
+            .find("parallelism.tensor_parallel_degree is given as training.tensor_parallel_degree already") !=
+        std::string::npos);
+  CHECK(import_mistakes(titan("[experimental]\nbogus_sync_gradients = true\n", 8)).find("bogus_sync_gradients") !=
+        std::string::npos);
 }
 
 TEST_CASE("an option of the schedule stands in the place of what the configuration says, and is checked with it") {
