@@ -135,7 +135,7 @@ EOF
 
 # <placeholders> that documents leave to be filled in are redirections to bash. Those of several words, which are read from no file, become
 # their words; where bash refuses others they become texts, if that helps.
-filled= readable=$on_disk
+filled='' readable=$on_disk
 if grep -qE '^[[:space:]]*[^#[:space:]](.*[^<])?<[A-Za-z]+( [A-Za-z]+)+>([[:space:]"'"'"']|$)' "$on_disk"; then
   sed -E '/^[[:space:]]*#/b; :more; s/(^|[^<])<([A-Za-z]+)(( [A-Za-z]+)+)>([[:space:]"'"'"']|$)/\1\n\2\3\n\5/; :blank; s/\n([A-Za-z_]+) ([A-Za-z_ ]*)\n/\n\1_\2\n/; t blank; s/\n([A-Za-z_]+)\n/\1/; t more' "$on_disk" >"$folder/words"
   if bash -n "$folder/words" 2>/dev/null; then filled=$folder/words readable=$filled && : >"$out/placeholders"; fi

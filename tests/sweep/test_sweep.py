@@ -13,7 +13,7 @@ import sweep
 
 pytestmark = pytest.mark.skipif("LOCKSTEP_BINARY" not in os.environ, reason="LOCKSTEP_BINARY does not name the program")
 
-LAYOUTS = 80
+LAYOUTS = 100
 
 
 @pytest.mark.parametrize("framework", sweep.frameworks())
