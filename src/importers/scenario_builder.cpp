@@ -23,6 +23,12 @@ std::string plain(std::string_view spelling) {
   return key;
 }
 
+/// That, without the section that it is in.
+std::string without_section(std::string_view spelling) {
+  const std::string key = plain(spelling);
+  return key.substr(key.rfind('.') + 1);
+}
+
 }  // namespace
 
 bool same_word(std::string_view a, std::string_view b) {
@@ -303,17 +309,16 @@ bool ScenarioBuilder::shapes_layout(const std::string& spelling) const {
   return pointer.starts_with("/layout/") || pointer.starts_with("/batch/");
 }
 
-std::string ScenarioBuilder::written_otherwise(const Setting& setting) const {
-  const auto last = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
-  const std::string own = last(plain(setting.written));
-  const std::vector<std::string> known = spellings_.empty() ? table_.known() : spellings_;
-  const auto found = std::find_if(known.begin(), known.end(), [&](const std::string& spelling) {
-    return last(plain(spelling)) == own && shapes_layout(spelling);
-  });
-  return found == known.end() ? "" : *found;
+std::map<std::string, std::string> ScenarioBuilder::spellings_of_layout() const {
+  std::map<std::string, std::string> spellings;
+  for (const std::string& spelling : spellings_.empty() ? table_.known() : spellings_) {
+    if (shapes_layout(spelling)) spellings.emplace(without_section(spelling), spelling);
+  }
+  return spellings;
 }
 
 void ScenarioBuilder::account(Imported& imported) {
+  const std::map<std::string, std::string> of_layout = spellings_of_layout();
   for (const Setting& setting : settings_.all()) {
     const ConfigurationKey* row = table_.row(setting.key);
     if (is_left_out(setting.key)) {
@@ -343,11 +348,11 @@ void ScenarioBuilder::account(Imported& imported) {
     const std::string why = table_.ignored(setting.key, setting.origin);
     if (!why.empty()) {
       imported.ignored.push_back({shown_key(setting.written), "", why});
-    } else if (const std::string other = written_otherwise(setting); !other.empty()) {
+    } else if (const auto other = of_layout.find(without_section(setting.written)); other != of_layout.end()) {
       diagnostics_.add(setting.place,
                        fmt::format("lockstep does not know the key \"{}\"; did you mean \"{}\"? That shapes the layout "
                                    "or the batch, so that this one is not left out",
-                                   shown_key(setting.written), other));
+                                   shown_key(setting.written), other->second));
     } else if (request_.ignore_unknown) {
       imported.unknown.push_back(shown_key(setting.written));
     } else {

@@ -106,9 +106,8 @@ class ScenarioBuilder {
   std::string meaning_of(const Setting& setting, const ConfigurationKey& row) const;
   /// Whether the key that is spelled so is a size of the layout or of the batch.
   bool shapes_layout(const std::string& spelling) const;
-  /// The known key of the layout or batch that an unknown one is, but for its dashes or its section; "" where it is
-  /// none.
-  std::string written_otherwise(const Setting& setting) const;
+  /// The known keys of the layout and batch, by what is left of them without dashes and section.
+  std::map<std::string, std::string> spellings_of_layout() const;
   void pass_on(const Setting& setting, const ConfigurationKey& row);
   void check_allowed(const Setting& setting, const ConfigurationKey& row);
   void account(Imported& imported);
