@@ -39,7 +39,8 @@ ParallelismSizes read_parallelism(ScenarioBuilder& builder) {
   sizes.cp = builder.degree(parallelism("cp_size"), request.cp);
   sizes.sp = builder.degree(parallelism("sp_size"), request.sp);
   // Without parallelism accelerate starts one process (ClusterConfig in commands/config/config_args.py).
-  const bool is_alone = builder.word("distributed_type", "NO") == "NO" && !builder.given("num_processes");
+  const bool is_alone =
+      request.world <= 0 && builder.word("distributed_type", "NO") == "NO" && !builder.given("num_processes");
   sizes.dp = builder.data_parallel_size(builder.world_size("num_processes", is_alone ? 1 : 0),
                                         {{"tensor", sizes.tp}, {"context", sizes.cp}, {"sequence", sizes.sp}});
   return sizes;

@@ -351,7 +351,7 @@ void ScenarioBuilder::account(Imported& imported) {
     } else if (const auto other = of_layout.find(without_section(setting.written)); other != of_layout.end()) {
       diagnostics_.add(setting.place,
                        fmt::format("lockstep does not know the key \"{}\"; did you mean \"{}\"? That shapes the layout "
-                                   "or the batch, so that this one is not left out",
+                                   "or the batch, so that this one is not left out: write it so, or take it away",
                                    shown_key(setting.written), other->second));
     } else if (request_.ignore_unknown) {
       imported.unknown.push_back(shown_key(setting.written));

@@ -191,7 +191,6 @@ void ElementVerdicts::decide_unsaid(ElementVerdict& verdict, int parameter, cons
   constexpr int most_axes_tried = 6;
   if (!contributing(parameter, groups, 0).formulas.known() || std::popcount(verdict.unsaid) > most_axes_tried)
     return undecided();
-  const std::uint32_t experts = own_experts(verdict.unsaid, contributing(parameter, groups, 0), found);
   // Ranks along every subset of the axes may yield one gradient, and along the others shares.
   for (std::uint32_t replicas = verdict.unsaid;; replicas = (replicas - 1) & verdict.unsaid) {
     const Contributing& own = contributing(parameter, groups, replicas);
@@ -201,17 +200,11 @@ void ElementVerdicts::decide_unsaid(ElementVerdict& verdict, int parameter, cons
     add_reading(verdict, own, std::move(read));
     if (replicas == 0) break;
   }
-  if (experts == 0) return;
-  verdict.readings.clear();
-  verdict.finding.piece.difference.clear();
-  set_undecided(verdict.finding,
-                fmt::format("right if ranks along {} each have an expert of their own under this name, "
-                            "and nothing says so",
-                            axes_words(experts)));
+  verdict.experts = own_experts(verdict.unsaid, contributing(parameter, groups, 0), found);
 }
 
-std::uint32_t ElementVerdicts::own_experts(std::uint32_t unsaid, const Contributing& shares,
-                                           const Explanation& found) const {
+OwnExperts ElementVerdicts::own_experts(std::uint32_t unsaid, const Contributing& shares,
+                                        const Explanation& found) const {
   std::uint32_t experts = 0;
   std::int64_t places = 1;
   for (std::size_t axis = 0; axis < run_.header.axes.size(); ++axis) {
@@ -220,18 +213,18 @@ std::uint32_t ElementVerdicts::own_experts(std::uint32_t unsaid, const Contribut
     experts |= std::uint32_t{1} << axis;
     places *= run_.header.sizes[axis];
   }
-  if (experts == 0 || found.stale) return 0;
+  if (experts == 0 || found.stale) return {};
   std::map<const Column*, Rational> came;
   std::optional<int> place;
   for (const ColumnCoefficient& one : found.entered) {
-    if (!one.exact) return 0;
+    if (!one.exact) return {};
     if (one.exact->is_zero()) continue;
     const int own = run_.coordinates(one.column->rank, experts);
-    if (place.value_or(own) != own) return 0;
+    if (place.value_or(own) != own) return {};
     place = own;
     came.emplace(one.column, *one.exact);
   }
-  if (!place) return 0;
+  if (!place) return {};
   const std::vector<Column>& columns = shares.columns.columns();
   const auto all_with = [&](const Rational& factor) {
     return std::all_of(columns.begin(), columns.end(), [&](const Column& column) {
@@ -241,7 +234,7 @@ std::uint32_t ElementVerdicts::own_experts(std::uint32_t unsaid, const Contribut
     });
   };
   // Ranks along the axis may have the same tokens, or each its own.
-  return all_with(Rational(1)) || all_with(Rational(1, places)) ? experts : 0;
+  return all_with(Rational(1)) || all_with(Rational(1, places)) ? OwnExperts{experts, *place} : OwnExperts{};
 }
 
 /// The first one says which kind of mistake it is.
@@ -260,6 +253,16 @@ void ElementVerdicts::add_reading(ElementVerdict& verdict, const Contributing& o
 }
 
 void ElementVerdicts::put_in_words(const ElementVerdict& verdict, PieceFinding& finding) const {
+  const std::vector<int>& ranks = finding.piece.ranks;
+  if (verdict.experts.axes != 0 && std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+        return run_.coordinates(rank, verdict.experts.axes) == verdict.experts.place;
+      })) {
+    finding.piece.difference.clear();
+    set_undecided(finding, fmt::format("right if ranks along {} each have an expert of their own under this name, and "
+                                       "nothing says so",
+                                       axes_words(verdict.experts.axes)));
+    return;
+  }
   std::vector<std::string> all;
   all.reserve(verdict.readings.size());
   for (const Reading& reading : verdict.readings) all.push_back(words(reading, finding.piece.ranks));

@@ -26,12 +26,19 @@ struct Reading {
   std::string difference;
 };
 
+/// Axes along which ranks may each have an expert of their own, and the place along them whose contributions came.
+struct OwnExperts {
+  std::uint32_t axes = 0;  ///< by bit; 0: none
+  int place = 0;
+};
+
 /// What is found of elements that hold one sum; the same for all ranks that read it, but for words.
 struct ElementVerdict {
   PieceFinding finding;  ///< without place and ranks
   std::vector<Reading>
       readings;                ///< ElementVerdicts::put_in_words() says what is wrong by them; empty: `finding` says it
   std::uint32_t unsaid = 0;    ///< by bit, the axes along which readings differ
+  OwnExperts experts;          ///< readings are wrong but for ranks at that place
   std::deque<Column> earlier;  ///< of optimizer steps before, which readings point to
   bool uniform = false, stale = false;
 };
@@ -82,7 +89,7 @@ class ElementVerdicts {
   void decide(ElementVerdict& verdict, const Contributing& own, Explanation found) const;
   /// The axes of experts along which nothing says what ranks have, where contributions of one place along them alone
   /// came, and all of these as they should: then each place may have an expert of its own.
-  std::uint32_t own_experts(std::uint32_t unsaid, const Contributing& shares, const Explanation& found) const;
+  OwnExperts own_experts(std::uint32_t unsaid, const Contributing& shares, const Explanation& found) const;
   void decide_unsaid(ElementVerdict& verdict, int parameter, const std::vector<int>& groups, const Sorted& terms,
                      const Explanation& found);
   void add_reading(ElementVerdict& verdict, const Contributing& own, Explanation found) const;

@@ -578,6 +578,20 @@ def test_experts_of_their_own_under_one_name(run, tmp_path, factor, over, said):
     assert whats(report) == [said]
 
 
+def test_another_place_does_not_have_that_expert(run, tmp_path):
+    """Ranks 1 and 3, of ep 1, get what those of ep 0 have yielded."""
+    programs = []
+    for rank in range(4):
+        program = Program((rank, rank + 1))
+        program.parameter("norm", 4)
+        own = program.contribution("norm")
+        reduced = program.call("all_reduce", 4, [[0, 4, [["1", own, 0]]]], 4, reduce="sum", group={"axes": ["dp"]})
+        brought = program.call("broadcast", 4, [[0, 4, [["1/4", reduced, 0]]]] if rank % 2 == 0 else None, 4, root=rank & 2, group=[rank & 2, rank | 1])
+        programs.append(program.result("norm", [[0, 4, [["1", brought, 0]]]]).step().end())
+    report = checked(run, tmp_path, *programs, axes={"dp": 2, "ep": 2})
+    assert {tuple(one["ranks"]): one["verdict"] for one in report["results"]} == {(0, 1, 2, 3): "wrong"}
+
+
 def test_an_axis_of_which_nothing_is_said_where_it_is_wrong_in_either_case(run, tmp_path):
     report = checked(run, tmp_path, tensor_parallel("1/8", ("dp", "tp")), **GRID)
     assert whats(report) == ["it is wrong whether ranks along tp yield one gradient or shares of one"]

@@ -220,7 +220,9 @@ TEST_CASE("an argument with underscores is none of Megatron-LM's, and is not lef
   const std::string text = "--tensor_model_parallel_size 2" + model;
   const std::string said =
       "arguments:1:1: error: lockstep does not know the key \"--tensor_model_parallel_size\"; did you mean "
-      "\"--tensor-model-parallel-size\"? That shapes the layout or the batch, so that this one is not left out\n"
+      "\"--tensor-model-parallel-size\"? That shapes the layout or the batch, so that this one is not left out: write "
+      "it "
+      "so, or take it away\n"
       "    1 | --tensor_model_parallel_size 2 --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size "
       "1000 "
       "--micro…\n"
@@ -232,6 +234,17 @@ TEST_CASE("an argument with underscores is none of Megatron-LM's, and is not lef
   request = arguments("--wandb_name 2" + model);
   request.ignore_unknown = true;
   CHECK(import_configuration(request).unknown == std::vector<std::string>{"--wandb_name"});
+}
+
+TEST_CASE("accelerate without parallelism is one process, and nothing else was said of it") {
+  if (!is_readable("a.yml")) return;
+  ImportRequest request = request_of_file("accelerate", "a.yml", "distributed_type: 'NO'\nmixed_precision: bf16\n");
+  request.world = 0;
+  CHECK(import_configuration(request).scenario.find("layout")->find("dp") == nullptr);
+  request.world = 8;
+  const Imported imported = import_configuration(request);
+  CHECK(imported.scenario.find("layout")->find("dp")->text() == "8");
+  for (const std::string& one : imported.assumed) CHECK(one.find("in the place of") == std::string::npos);
 }
 
 TEST_CASE("sizes of torchtitan's mesh are read where versions of 2024 had them") {

@@ -2,6 +2,7 @@
 // Results of which nothing is left.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,40 @@ TEST_CASE("what float16 rounds to zero where it is reduced is undecided, and wha
     CHECK(missing.verdict() == PieceVerdict::wrong);
     CHECK(missing.findings.at(0).what == "nothing arrived");
   }
+}
+
+TEST_CASE("parameters that another rank declares otherwise are told apart all the same") {
+  // Rank 0 has one more, which comes first: the numbers of both ranks' own differ.
+  const test::Folder folder;
+  test::RunWriter writer(folder.path(), {});
+  const auto declare = [&](int rank, int id, const std::string& name) {
+    writer.line(rank,
+                R"({{"event":"parameter","id":{},"name":"{}","shape":[300],"dtype":"float32","frozen":false,)"
+                R"("aliases":[],"placed":["dp"],"pieces":[{{"range":[0,300]}}]}})",
+                id, name);
+  };
+  for (const auto& [rank, id, name] :
+       {std::tuple(0, 0, "bias"), std::tuple(0, 1, "weight"), std::tuple(1, 0, "weight"), std::tuple(1, 1, "bias")})
+    declare(rank, id, name);
+  for (int rank = 0; rank < 2; ++rank) {
+    const int bias = rank, weight = 1 - rank;
+    std::vector<double> faint = test::drawn(300, static_cast<std::uint64_t>(3 + rank));
+    for (double& one : faint) one *= 1e-9;
+    writer.contribution(rank, 0, 0, bias, 0, faint);
+    writer.contribution(rank, 0, 0, weight, 0, test::drawn(300, 1));
+    for (const auto& [dtype, carried] : {std::pair("float16", weight), std::pair("float32", bias)})
+      writer.line(rank,
+                  R"({{"event":"collective","step":0,"op":"all_reduce","group":[0,1],"elements":1,"dtype":"{}",)"
+                  R"("parameters":[{}]}})",
+                  dtype, carried);
+    writer.result(rank, 0, weight, 0, test::drawn(300, 1));
+    writer.result(rank, 0, bias, 0, std::vector<double>(300));
+    writer.step(rank, 0, 1);
+  }
+  writer.finish();
+  const VerifyResult found = verify_run(folder.path());
+  CHECK(std::any_of(found.findings.begin(), found.findings.end(),
+                    [](const VerifyFinding& one) { return one.what == "nothing arrived"; }));
 }
 
 TEST_CASE("what was reduced in float32 is not rounded by float16 that carries others") {

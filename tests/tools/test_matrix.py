@@ -281,6 +281,7 @@ GOOD = {"name": '"a"', "package": '"p"', "script": '"train.py"', "layouts": "[{d
 
 @pytest.mark.parametrize("changed, said", [
     ({"name": "'a b'"}, "experiment 'a b': name is 'a b': expected letters, digits, and . _ - between them"),
+    ({"name": None}, "experiment 1: name is missing: letters, digits, and . _ - between them"),
     ({"packages": "'p'"}, "experiment 'a': there is no key \"packages\" (did you mean \"package\"?)"),
     ({"package": "3"}, "experiment 'a': package is 3: expected the name of a package"),
     ({"script": "'other.py'"}, "experiment 'a': FOLDER/other.py: there is no such script"),

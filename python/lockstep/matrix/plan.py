@@ -95,18 +95,20 @@ def read(path):
         raise PlanError("%s: expected [[experiment]], once for each script" % path)
     names = [one.get("name") for one in experiments]
     for name in names:
-        if names.count(name) > 1:
+        if name is not None and names.count(name) > 1:
             raise PlanError("%s: several experiments have the name %s" % (path, shown(name)))
-    return [Experiment(path, one) for one in experiments]
+    return [Experiment(path, number, one) for number, one in enumerate(experiments, 1)]
 
 
 class Experiment:
-    def __init__(self, path, given):
+    def __init__(self, path, number, given):
         self.name = given.get("name")
-        self.where = "%s, experiment %s" % (path, shown(self.name))
+        self.where = "%s, experiment %s" % (path, number if self.name is None else shown(self.name))
         for key in given:
             if key not in KEYS:
                 self.fail("there is no key \"%s\"%s" % (key, nearest(key, KEYS)))
+        if self.name is None:
+            self.fail("name is missing: letters, digits, and . _ - between them")
         if not isinstance(self.name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", self.name):
             self.fail("name is %s: expected letters, digits, and . _ - between them" % shown(self.name))
         self.package = self.one(given, "package", str, "the name of a package")
