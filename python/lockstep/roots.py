@@ -14,8 +14,6 @@ MEANS = {"MeanBackward0", "MeanBackward1", "NllLossBackward0", "NllLoss2DBackwar
 MEAN, SUM = 1, 2  # `_saved_reduction` of these
 # What hands a number on.
 SAME = {"ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "UnsqueezeBackward0", "CloneBackward0", "AliasBackward0"}
-
-
 SCALES = ("DivBackward0", "MulBackward0")
 MOST_TERMS = 64
 
@@ -29,6 +27,13 @@ def number_of(node):
     """What a tensor is multiplied with or divided by; None where that is no single number on the CPU."""
     other = getattr(node, "_saved_other", None)
     return float(other) if isinstance(other, torch.Tensor) and other.numel() == 1 and other.device.type == "cpu" else None
+
+
+def scaled_from(node, factor):
+    """Of a node that scales a number or hands it on: the node before, and the factor with what this one makes of it. None where it does something else."""
+    name = type(node).__name__
+    other = number_of(node) if name in SCALES else 1.0 if name in SAME else None
+    return (only_input_of(node), factor / other if name == "DivBackward0" else factor * other) if other else None
 
 
 def is_scaled_within(mean):
@@ -49,19 +54,12 @@ def reduction_of(node):
 
 def factor_of(root):
     """What a mean is multiplied with to be this loss; None where the graph does not say that it is one."""
-    node, factor = root.grad_fn, 1.0
-    while node is not None:
-        name = type(node).__name__
+    at = root.grad_fn, 1.0
+    while at is not None and at[0] is not None:
+        node, factor = at
         if reduction_of(node) is not None:
             return None if reduction_of(node) != MEAN or is_scaled_within(node) else factor
-        if name in SCALES:
-            other = number_of(node)
-            if not other:
-                return None
-            factor = factor / other if name == "DivBackward0" else factor * other
-        elif name not in SAME:
-            return None
-        node = only_input_of(node)
+        at = scaled_from(node, factor)
     return None
 
 
@@ -70,17 +68,13 @@ def terms_of(root):
     found, left = [], [(root.grad_fn, 1.0)]
     while left:
         node, factor = left.pop()
-        name = type(node).__name__
-        other = number_of(node) if name in SCALES else None
         if len(found) + len(left) > MOST_TERMS:
             return [None]
         if reduction_of(node) is not None:
             found.append(None if is_scaled_within(node) else (reduction_of(node), factor))
-        elif other:
-            left.append((only_input_of(node), factor / other if name == "DivBackward0" else factor * other))
-        elif name in SAME:
-            left.append((only_input_of(node), factor))
-        elif name == "AddBackward0" and getattr(node, "_saved_alpha", None) == 1:
+        elif (one := scaled_from(node, factor)) is not None:
+            left.append(one)
+        elif type(node).__name__ == "AddBackward0" and getattr(node, "_saved_alpha", None) == 1:
             left += [(one, factor) for one, _ in node.next_functions if one is not None]
         else:
             found.append(None)

@@ -13,7 +13,7 @@ from lockstep.extracting.parts import parts_of
 from lockstep.measuring import unseen
 from lockstep.optimizers import Replaced, on_step
 from lockstep.parameters import local_of
-from lockstep.roots import SAME, SCALES, number_of, only_input_of
+from lockstep.roots import scaled_from
 
 SCALED = ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3", "FP16_Optimizer", "FP16_UnfusedOptimizer")  # whose scale the loss gets
 CLOSE = 1e-2  # of the largest number: no type of gradients has less than eight binary digits
@@ -21,20 +21,10 @@ CLOSE = 1e-2  # of the largest number: no type of gradients has less than eight 
 
 def factor_between(root, node):
     """By what the scalar that a node of autograd's graph yields was multiplied to be the root; None where the graph does not say."""
-    at, factor = root, 1.0
-    while at is not node:
-        name = type(at).__name__
-        if name in SCALES:
-            other = number_of(at)
-            if not other:
-                return None
-            factor = factor / other if name == "DivBackward0" else factor * other
-        elif name not in SAME:
-            return None
-        at = only_input_of(at)
-        if at is None:
-            return None
-    return factor
+    at = root, 1.0
+    while at is not None and at[0] is not None and at[0] is not node:
+        at = scaled_from(*at)
+    return at[1] if at is not None and at[0] is node else None
 
 
 def ratio_of(found, handed):

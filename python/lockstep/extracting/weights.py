@@ -89,7 +89,7 @@ class Weights:
         self.has_stepped = False  # before, weights are what a script has made of them
 
     def held(self, number):
-        return next(one.held for one in self.all if one.number == number)
+        return self.all[number].held
 
     def before_step(self):
         self.old = {number: [local_of(shards.sharded_param.detach()).clone()] for number, (shards, *_) in self.gathered.items()}
