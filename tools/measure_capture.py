@@ -95,7 +95,8 @@ def main():
                 seconds.append(float(step))
         width, layers, sequences, length = size
         print(f"| {width}, {layers}, {sequences} × {length} | {float(elements) / 1e6:.3g} million, {parameters} | "
-              + " | ".join(f"{one:.2g} s" for one in seconds) + f" | {float(written) / 1000:.0f} KB |", flush=True)
+              + " | ".join([f"{seconds[0]:.2g} s"] + [f"{one:.2g} s, +{one / seconds[0] - 1:.0%}" for one in seconds[1:]])
+              + f" | {float(written) / 1000:.0f} KB |", flush=True)
 
 
 if __name__ == "__main__":

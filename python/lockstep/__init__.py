@@ -33,7 +33,7 @@ def program():
     return os.environ.get("LOCKSTEP_BINARY") or (own[0] if own else shutil.which("lockstep") or os.path.join(scripts, "lockstep"))
 
 
-def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True, report=True,
+def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=None, seed=0, collectives=True, report=True,
             overwrite=False, sample=None, shards=None):
     """Records a training run into the folder `out`, for `with` (docs/capture.md); every rank calls it, after wrapping and
     after making the optimizer. Numbers of the training stay as they are, bit for bit.
@@ -44,7 +44,7 @@ def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=No
     loss: what each backward is the gradient of: "local_mean" (of the rank's part of the batch, divided for the micro-batches), "sum",
           "token_mean" (of each micro-batch alone), "token_sum"; None: not known.
     data_axes: the mesh's axes along which ranks see different tokens; by their names where not given.
-    sums, seed: of the sketches (docs/sketch.md).
+    sums, seed: of the sketches (docs/sketch.md); sums: 64 on up to 8 ranks and 128 on more where not given.
     collectives: whether to record the sequence of collectives.
     report: whether rank 0 says at the end, on standard error, how long and how large it was.
     overwrite: whether files of another run in that folder are replaced.
@@ -64,6 +64,7 @@ def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=No
         return _extraction(model, optimizer, mesh, loss, data_axes)
     if _rank is not None:
         out, report = _rank.folder_of_capture(), False
+        sums = _rank.sums() if sums is None else sums
     captured = Run(model, optimizer, mesh=mesh, out=out, loss=loss, data_axes=data_axes, sums=sums, seed=seed, collectives=collectives,
                    report=report, overwrite=overwrite, sample=sample,
                    shards=shards)

@@ -19,6 +19,7 @@ from lockstep.clipping import Clipping
 from lockstep.errors import CaptureError, checked_loss, checked_path, shown
 from lockstep.gaps import Gaps
 from lockstep.loss_scaler import LossScaler
+from lockstep.losses import Told
 from lockstep.measuring import measure, unseen
 from lockstep.micro_batch import MicroBatch
 from lockstep.optimizers import Replaced
@@ -31,14 +32,19 @@ from lockstep.shards import shards_of
 from lockstep.versions import version
 
 
+def sums_for(world):
+    """How many sums a sketch has where nobody says it: several times the ranks, for each of their micro-batches is an unknown."""
+    return 64 if world <= 8 else 128
+
+
 class Run:
     """A capture: `with` it, or start() and close(). See lockstep.capture."""
 
     bits_tell = True  # replicas are known by their gradients' bits
 
-    def __init__(self, model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=128, seed=0, collectives=True,
+    def __init__(self, model, optimizer=None, mesh=None, out="run", loss=None, data_axes=None, sums=None, seed=0, collectives=True,
                  report=True, overwrite=False, sample=None, shards=None):
-        if not isinstance(sums, int) or sums < 64 or sums % 64:
+        if sums is not None and (not isinstance(sums, int) or sums < 64 or sums % 64):
             raise CaptureError("sums is %r: expected a multiple of 64, such as 128 or 256" % (sums,))
         if not isinstance(seed, int) or not 0 <= seed < 2**64:
             raise CaptureError("seed is %r: expected a number from 0 to 2^64 - 1" % (seed,))
@@ -47,6 +53,7 @@ class Run:
             raise CaptureError("WORLD_SIZE is %s, and torch.distributed has no process group yet: begin the capture after init_process_group, or unset"
                                " WORLD_SIZE where each process trains by itself" % os.environ["WORLD_SIZE"])
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
+        sums = sums_for(self.world) if sums is None else sums
         self.mesh = meshes.described(mesh_of(model) if mesh is None else mesh, self.world)
         self.data_axes = meshes.data_axes(self.mesh["axes"], data_axes)
         self.out, self.loss = checked_path(out, "out", CaptureError), checked_loss(loss, CaptureError)
@@ -55,6 +62,12 @@ class Run:
         self.scaler, self.clipping, self.pipelines = LossScaler(self), Clipping(self), Pipelines(self)
         self.roots = Roots(self)
         self.adapter = adapter_for(model, optimizer, self)
+        told = self.adapter.told_loss() if self.bits_tell else None
+        self.loss_note = None
+        if self.loss is None:
+            self.loss = told
+        elif told is not None and told != self.loss and not isinstance(self.loss, Told):
+            self.loss_note = 'loss="%s" was given, and %s, which is "%s": what was given counts.' % (self.loss, told.source, told)
         if shards is not None and not self.adapter.holds_plain:
             raise CaptureError("shards is for plain tensors that a script has cut, and %s says how its ranks hold them" % self.adapter.name)
         shards_of(self.adapter.parameters.all, shards, self.mesh, self.rank)
@@ -76,17 +89,21 @@ class Run:
             raise CaptureError('the folder "%s" cannot be written (%s): choose another with out=' % (self.out, getattr(error, "strerror", error))) \
                 from error
         header = {
-            "lockstep_capture": 1, "rank": self.rank, "world": self.world, "adapter": self.adapter.name,
+            "lockstep_capture": 2, "rank": self.rank, "world": self.world, "adapter": self.adapter.name,
             "versions": dict({"lockstep": version(), "torch": torch.__version__}, **self.adapter.versions()),
             "sums": self.sums, "seed": self.seed, "mesh": self.mesh, "data_axes": self.data_axes, "loss": self.loss,
             "collectives": self.with_collectives}
         if self.one_of > 1:
             header["one_of"] = self.one_of
+        if isinstance(self.loss, Told):
+            header["loss_from"] = self.loss.source
         self.recorder.event("run", header)
         if self.bits_tell and self.adapter.holds_plain:
             self.adapter.begin()
         for parameter in self.adapter.parameters.all:
             self.recorder.event("parameter", parameter.described())
+        if self.loss_note:
+            self.recorder.event("note", {"text": self.loss_note})
         self.recorder.flush()
         self.step = self.steps = 0
         self.gaps = Gaps(self)
@@ -94,6 +111,8 @@ class Run:
         self.depth, self.loose = 0, None
         self.pending = []
         self.undo = [Replaced(torch.autograd, "backward", self.around_backward), Replaced(torch.autograd, "grad", self.gaps.around_grad)] + self.adapter.install()
+        if self.bits_tell:
+            self.undo += self.adapter.watch_calls(self.roots)
         self.adapter.parameters.hook()
         if self.with_collectives:
             self.per_operation = collectives.cost_of_an_operation()
@@ -164,12 +183,13 @@ class Run:
         self.gaps.at_end()
         self.settle()
         if self.rows:
-            self.recorder.sketches(self.step, self.rows)
+            self.recorder.sketches(self.step, self.rows, self.wide)
         end = time.perf_counter()
         self.own += end - begin
         if self.mode is not None:
             self.own = min(end - self.began, self.own + self.mode.seconds + self.mode.operations * self.per_operation)
         if not died:
+            self.say_losses()
             self.recorder.event("end", {"steps": self.steps, "seconds": round(end - self.began, 3), "overhead": round(self.own, 3)})
         self.recorder.close()
         if self.report and self.rank == 0 and not self.recorder.failed:
@@ -177,12 +197,21 @@ class Run:
                   % (self.recorder.folder, self.steps, len(self.adapter.parameters.all), self.recorder.size / 1024, self.own,
                      end - self.began), file=sys.stderr)
 
+    def say_losses(self):
+        """What was seen of the losses of all steps."""
+        seen = self.roots.loss() if self.loss is None and self.bits_tell else None
+        if seen is not None:
+            self.recorder.event("loss", {"loss": seen, "loss_from": seen.source})
+        if self.bits_tell and self.roots.unknown_division():
+            self.recorder.event("note", {"text": "whether something divides the losses of the micro-batches by their number is not known: autograd's graph does"
+                                                 " not show it, and local_mean takes it for granted."})
+
     # Micro-batches and steps.
 
     def new_step(self):
         self.micro, self.tokens, self.told = -1, [], False
         self.taken, self.stepped, self.skipped = set(), set(), set()
-        self.rows = []
+        self.rows, self.wide = [], False
 
     def micro_batch(self, tokens=None):
         """A micro-batch begins: call it before the forward pass, or write it with `with` around the pass. `tokens` that this rank's
@@ -363,6 +392,7 @@ class Run:
         for event, line, form, _, _ in pending:
             if form is not None:
                 line["row"] = len(self.rows)
+                self.wide = self.wide or form.width == 64
                 self.rows.append(struct.pack("<%dd" % self.sums, *line.pop("content")))
             self.recorder.event(event, line)
         self.recorder.flush()
@@ -373,12 +403,12 @@ class Run:
         for why, numbers in ((self.roots.not_divided() if self.bits_tell else None, []), (self.pipelines.not_divided(), None)):
             if why:
                 self.gaps.say(why, numbers)
-        self.roots.forget()
+        self.roots.end_step()
         optimizers = self.adapter.optimizers
         idle = [optimizer for optimizer in optimizers if id(optimizer) not in self.stepped]
         zeroed = self.gaps.zeroed
         self.gaps.finish_step(idle, [optimizers[number] for number in self.taken])
-        self.recorder.sketches(self.step, self.rows)  # first: a step that has its line has its sketches
+        self.recorder.sketches(self.step, self.rows, self.wide)  # first: a step that has its line has its sketches
         step = {"step": self.step, "micro_batches": len(self.tokens), "tokens": self.tokens}
         if self.skipped and len(self.skipped) == len(self.adapter.optimizers):
             step["skipped"] = True

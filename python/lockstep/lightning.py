@@ -10,6 +10,7 @@ except ImportError:  # the package that has Lightning's Trainer alone
     from pytorch_lightning import Callback
 
 import lockstep
+from lockstep.losses import Told
 
 __all__ = ["Capture"]
 
@@ -18,20 +19,22 @@ class Capture(Callback):
     """Captures what trainer.fit() does, on every rank, into the folder `out`; options are those of lockstep.capture.
 
     loss: with automatic optimization the Trainer divides by accumulate_grad_batches before backward, so that what comes is the gradient of a "local_mean",
-          if training_step returns the mean over its batch. A module that does otherwise says so here.
+          if training_step returns the mean over its batch. A module that does otherwise says so here. With manual optimization it is not known.
     Raises, when fit() begins, CaptureError where that cannot be captured.
     """
 
-    def __init__(self, out="run", loss="local_mean", **options):
+    def __init__(self, out="run", loss=None, **options):
         super().__init__()
         self.options, self.run = {"out": out, "loss": loss, **options}, None
 
     def on_train_start(self, trainer, pl_module):
-        engine = trainer.strategy.model
+        engine, options = trainer.strategy.model, dict(self.options)
+        if options["loss"] is None and pl_module.automatic_optimization:
+            options["loss"] = Told("local_mean", "Lightning divides what training_step returns by accumulate_grad_batches", divides=True)
         if type(engine).__module__.startswith("deepspeed."):  # it has its optimizer
-            self.run = lockstep.attach(engine, **self.options)
+            self.run = lockstep.attach(engine, **options)
         else:
-            self.run = lockstep.attach(engine, trainer.optimizers, **self.options)
+            self.run = lockstep.attach(engine, trainer.optimizers, **options)
 
     def on_train_end(self, trainer, pl_module):
         if self.run is not None:

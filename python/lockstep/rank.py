@@ -46,6 +46,11 @@ class Rank:
             raise CaptureError("this is the second capture of a rank of lockstep.run, which verifies one: call lockstep.run for each")
         return os.path.join(self.folder, "run")
 
+    def sums(self):
+        """Those of the run that this one is the reference of: only sketches of as many sums can be compared."""
+        from lockstep.capturing import sums_for
+        return sums_for(max(self.world, self.settings["compared"]))
+
     def leave(self, kind, values):
         """Writes FOLDER/rank-R.KIND.json, whole or not at all."""
         path = os.path.join(self.folder, "rank-%05d.%s.json" % (self.rank, kind))

@@ -145,14 +145,14 @@ def not_met(folder, program):
         return []
 
 
-def trained(train, ranks, loss, arguments, limit, init, folder, program, of=""):
-    """Carries out one training on these ranks, with its files in the folder; the folder of its capture."""
+def trained(train, ranks, loss, arguments, limit, init, folder, program, of="", compared=1):
+    """Carries out one training on these ranks, with its files in the folder; the folder of its capture. `compared`: ranks of the run whose reference it is."""
     file = checked(train, ranks, loss, arguments, limit)
     os.makedirs(folder, exist_ok=True)
     environment = dict(os.environ)
     if sys.platform == "linux":
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    settings = {"folder": folder, "world": ranks, "limit": limit, "init": init, "arguments": arguments, "module": train.__module__,
+    settings = {"folder": folder, "world": ranks, "compared": compared, "limit": limit, "init": init, "arguments": arguments, "module": train.__module__,
                 "file": file, "function": train.__qualname__, "environment": environment, "path": list(sys.path),
                 "directory": os.getcwd(), "port": free_port()}
     statuses = carried_out(settings)
@@ -197,7 +197,8 @@ def run(train, ranks=2, loss=None, arguments=None, out=None, limit=60, init=True
         raise RanksError('the folder "%s" is not empty: choose another one with out=, or remove it' % folder)
     captured = trained(train, ranks, loss, arguments, limit, init, folder, program)
     if trains:
-        single = trained(single, 1, loss, arguments, limit, init, os.path.join(folder, "reference"), program, "on one rank, for the reference: ")
+        single = trained(single, 1, loss, arguments, limit, init, os.path.join(folder, "reference"), program, "on one rank, for the reference: ",
+                         ranks)
     verification = verify(captured, loss=loss, step=step, parameters=parameters, program=program, reference=single)
     if check and not verification.ok:
         raise Failed("\n".join([verification.message(), "the files are in %s" % folder]), folder, verification)

@@ -10,19 +10,10 @@ import glob
 import json
 import os
 import re
-import struct
 import sys
 
+from lockstep import sketch_files
 from lockstep.errors import CaptureError
-
-
-def safetensors(rows, sums):
-    """A file with one float64 tensor "sketches" [rows, sums]; `rows` are bytes, little endian."""
-    data = b"".join(rows)
-    header = {"sketches": {"dtype": "F64", "shape": [len(rows), sums], "data_offsets": [0, len(data)]}}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + data
 
 
 def rank_files(folder):
@@ -80,12 +71,12 @@ class Recorder:
             while content:
                 content = content[self.file.write(content):]
 
-    def sketches(self, step, rows):
-        """The sketches of a step, as bytes, in the order of their rows."""
+    def sketches(self, step, rows, wide):
+        """The sketches of a step, as bytes, in the order of their rows; `wide`: with all digits of a float64."""
         if self.closed:
             return
         path = "%s.step-%05d.safetensors" % (self.stem, step)
-        content = safetensors(rows, self.sums)
+        content = sketch_files.written(rows, self.sums, wide)
         with self.writing(path):
             with open(path + ".part", "wb") as file:
                 file.write(content)

@@ -2,10 +2,13 @@
 """By what a script divides the means that it calls backward on, as far as autograd's graph says it: a step of several micro-batches needs their mean."""
 
 import sys
+from math import prod
+from typing import NamedTuple
 
 import torch
 
 from lockstep.collectives import CallSites
+from lockstep.losses import Told
 from lockstep.measuring import unseen
 
 # What yields a mean, with `_saved_reduction` 1 where there are others.
@@ -52,13 +55,20 @@ def reduction_of(node):
     return getattr(node, "_saved_reduction", MEAN) if name in MEANS else SUM if name in ("SumBackward0", "SumBackward1") else None
 
 
-def factor_of(root):
-    """What a mean is multiplied with to be this loss; None where the graph does not say that it is one."""
+def elements_of(node):
+    """How many elements a sum has; None where the graph does not say it."""
+    sizes = getattr(node, "_saved_self_sym_sizes", None)
+    return prod(map(int, sizes)) if sizes is not None else None
+
+
+def term_of(root):
+    """Whether this loss is a mean or a sum of elements, what that is multiplied with, and the elements of a sum where they are known; None where the graph
+    does not say that it is one."""
     at = root.grad_fn, 1.0
     while at is not None and at[0] is not None:
         node, factor = at
         if reduction_of(node) is not None:
-            return None if reduction_of(node) != MEAN or is_scaled_within(node) else factor
+            return None if is_scaled_within(node) else (reduction_of(node), factor, elements_of(node))
         at = scaled_from(node, factor)
     return None
 
@@ -81,43 +91,123 @@ def terms_of(root):
     return found
 
 
+class Root(NamedTuple):
+    """What a backward pass begins with."""
+
+    micro: int
+    term: object  # term_of()
+    rows: object  # first dimensions of what the model was called with since the pass before, added up; None where they are not known
+    site: object  # who called backward
+
+    def divisor(self):
+        """What the elements' sum is divided by, where that is a whole number."""
+        reduction, factor, _ = self.term
+        number = 1 / factor if reduction == SUM and factor else 0
+        return round(number) if number >= 1 and abs(number - round(number)) < 1e-6 * number else None
+
+
+ALL, NOT, TWICE = "all", "not", "twice"  # By what losses are divided: by their micro-batches; by nothing, or what is a micro-batch's own; once too often
+
+
 class Roots:
     """The losses of the backward passes of one optimizer step of a capture."""
 
     def __init__(self, run):
         self.run, self.sites = run, CallSites()
+        self.rows, self.seen = None, set()  # since the pass before; of all optimizer steps before, how their losses were divided
         self.forget()
 
     def forget(self):
-        self.all = []  # micro-batch, factor and who called backward
+        self.all = []
+
+    def watch(self, model):
+        """Looks at what the model is called with; what undoes that."""
+        return model.register_forward_pre_hook(self.called, with_kwargs=True)
+
+    def called(self, model, arguments, keys):
+        if torch.is_grad_enabled() and model.training and self.run.active():
+            first = next((one for one in (*arguments, *keys.values()) if isinstance(one, torch.Tensor)), None)
+            self.rows = (self.rows or 0) + int(first.shape[0]) if first is not None and first.dim() > 0 else None
 
     def add(self, tensors, gradients):
         """A backward pass is about to begin."""
         # An iterator is autograd's to use up, and frameworks' own passes have other arguments.
         roots = [tensors] if isinstance(tensors, torch.Tensor) else tensors if isinstance(tensors, (list, tuple)) else ()
-        factor = None
+        term = None
         if len(roots) == 1 and isinstance(roots[0], torch.Tensor) and roots[0].numel() == 1 and gradients is None and self.run.pipelines.divisor is None:
             with unseen(roots[0]):  # numbers that stand in the graph are no tensors for a dispatch mode
-                factor = factor_of(roots[0])
-        if factor is not None and self.run.scaler.scale is not None:
-            factor /= self.run.scaler.scale
-        self.all.append((self.run.micro, factor, self.sites.innermost(sys._getframe(1))))
+                term = term_of(roots[0])
+        if term is not None and self.run.scaler.scale is not None:
+            term = (term[0], term[1] / self.run.scaler.scale, term[2])
+        self.all.append(Root(self.run.micro, term, self.rows, self.sites.innermost(sys._getframe(1))))
+        self.rows = None
+
+    def are_parts(self):
+        """Whether each micro-batch of the step has one backward pass, all of them from one line."""
+        count = len(self.run.tokens)
+        return (not self.run.gaps.zeroed and len(self.all) == count and len({root.micro for root in self.all}) == count
+                and len({root.site for root in self.all}) == 1)
+
+    def counts(self):
+        """By words, what each micro-batch has of something, where that is known of all."""
+        found = {"elements": [root.term[2] for root in self.all], "rows": [root.rows for root in self.all], "tokens": self.run.tokens}
+        return {words: numbers for words, numbers in found.items() if None not in numbers}
+
+    def division(self):
+        """(By what the losses of the step are divided, and of sums what was counted), as far as graphs say it; (None, None) where they do not."""
+        if not self.are_parts() or any(root.term is None for root in self.all):
+            return None, None
+        count, reductions = len(self.all), {root.term[0] for root in self.all}
+        if reductions == {MEAN}:
+            factors = {root.term[1] for root in self.all}
+            factor = factors.pop() if len(factors) == 1 else 0
+            if abs(factor * count - 1) < 1e-6:
+                return ALL, None
+            # Of two, a quarter may be half of what is half a square already.
+            return (NOT if factor == 1.0 else TWICE if count > 2 and abs(factor * count * count - 1) < 1e-6 else None), None
+        divisors = [root.divisor() for root in self.all]
+        if reductions == {SUM} and None not in divisors:
+            for words, numbers in self.counts().items():
+                if len(set(divisors)) == 1 and divisors[0] == sum(numbers):
+                    return ALL, words
+                if count > 1 and divisors == numbers and min(numbers) > 1:
+                    return NOT, words
+        return None, None
 
     def not_divided(self):
         """Why what the optimizers get is several times a mean over the batch, or a part of it, as it seems; None where nothing says so."""
         count = len(self.run.tokens)
-        passes = {micro for micro, _, _ in self.all}
-        if self.run.loss != "local_mean" or self.run.told or self.run.gaps.zeroed or count < 2 or len(self.all) != count or len(passes) != count:
+        if self.run.loss != "local_mean" or count < 2:
             return None
-        factors = {factor for _, factor, _ in self.all}
-        if len(factors) > 1 or None in factors or len({site for _, _, site in self.all}) > 1:
+        division, words = self.division()
+        if self.run.told and words != "tokens":
             return None
-        factor = factors.pop()
-        # Of two, a quarter may be half of what is half a square already.
-        if count > 2 and abs(factor * count * count - 1) < 1e-6:
+        if division == TWICE:
             return ("%s calls backward on %d means that are divided by %d, which is twice by %d: if the parts of one batch are divided once here and once in"
-                    " a framework, the gradient is 1/%d of its mean" % (self.all[0][2], count, count * count, count, count))
-        if factor != 1.0:
+                    " a framework, the gradient is 1/%d of its mean" % (self.all[0].site, count, count * count, count, count))
+        if division != NOT:
             return None
+        if words is not None:
+            return ("%s calls backward on %d sums, each divided by the %s of its own micro-batch, and not by those of all: if they are parts of one batch, the"
+                    " gradient is %d times its mean" % (self.all[0].site, count, words, count))
         return ("%s calls backward on %d means that it does not divide by %d: if they are parts of one batch, the gradient is %d times its mean; if they are"
-                " to be added up, one run.micro_batch() before the first of them says that they belong together" % (self.all[0][2], count, count, count))
+                " to be added up, one run.micro_batch() before the first of them says that they belong together" % (self.all[0].site, count, count, count))
+
+    def end_step(self):
+        """An optimizer step ends that nobody skips."""
+        if self.all:
+            self.seen.add((self.division()[0], len(self.run.tokens) > 1 and self.are_parts()))
+        self.forget()
+
+    def loss(self):
+        """What the losses of all steps are, as graphs say it, and who says so; None where they do not."""
+        if not self.run.adapter.averages or not self.seen or {division for division, _ in self.seen} != {ALL}:
+            return None
+        several = any(several for _, several in self.seen)
+        return Told("local_mean", "by autograd's graph each backward is of a mean over a rank's part of the batch%s, and %s averages over ranks"
+                    % (", divided for the micro-batches" if several else "", self.run.adapter.averages))
+
+    def unknown_division(self):
+        """Whether nobody knows if the losses of the parts of a step's batch were divided by the number of parts, as it is said of them."""
+        divides = getattr(self.run.loss, "divides", False)
+        return self.run.loss == "local_mean" and not divides and any(division is None and are_parts for division, are_parts in self.seen)

@@ -30,6 +30,7 @@ struct Header {
   std::vector<int> mesh_ranks;  ///< row-major, the last axis fastest
   std::vector<std::string> data_axes;
   std::optional<CapturedLoss> loss;
+  std::string loss_from;     ///< who says so where the script did not: a sentence without a period; ""
   bool collectives = false;  ///< they were recorded, each with the parameters whose gradients it carries
 };
 
@@ -143,8 +144,11 @@ struct RankRecord {
   std::map<int, RankStep> steps;
   std::vector<CapturedCollective> collectives;  ///< in the order of its calls
   std::vector<CaptureGap> gaps;
-  bool cut_off = false;  ///< the last line is not complete
-  bool ended = false;    ///< the last event is there
+  std::vector<std::string> notes;
+  std::optional<CapturedLoss> seen_loss;  ///< what its losses were seen to be, where the header says none
+  std::string seen_loss_from;             ///< as Header::loss_from
+  bool cut_off = false;                   ///< the last line is not complete
+  bool ended = false;                     ///< the last event is there
 };
 
 /// Reads one rank's file. Throws InputError with everything that is wrong with it, with its place. A last line without

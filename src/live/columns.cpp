@@ -120,8 +120,9 @@ Columns gather_columns(const CapturedRun& run, SketchFiles& files, const Expecte
     const std::tuple hash(sum.hash.lanes[0], sum.hash.lanes[1], sum.dtype);
     std::optional<std::size_t> place;
     if (const auto same = by_hash.find(hash); !sum.several && same != by_hash.end()) {
-      // A hash says what a tensor is, and the sketch of one tensor is one: else the file is not what it says.
-      if (result.columns[same->second].values == sum.values) place = same->second;
+      // A hash says what a tensor is, and the sketch of one tensor is one, but for the digits that a file keeps: else
+      // the file is not what it says.
+      if (nearly_equal(result.columns[same->second].values, sum.values, Dtype::float64)) place = same->second;
     }
     // Shares of a sum are different things, however near they are.
     std::vector<std::size_t>& beside =

@@ -33,6 +33,8 @@ std::string read_text(const std::string& file) {
   return std::move(text).str();
 }
 
+constexpr std::int64_t newest_version = 2;
+
 /// Adds the lines of one rank's file, one by one, to its record.
 class Reader {
  public:
@@ -95,6 +97,8 @@ class Reader {
     if (kind == "result") return result(event);
     if (kind == "step") return step(event);
     if (kind == "gap") return gap(event);
+    if (kind == "loss") return late_loss(event);
+    if (kind == "note") return record_.notes.push_back(event.required_text("text"));
     if (kind == "end") record_.ended = true;
   }
 
@@ -103,11 +107,11 @@ class Reader {
     seen_header_ = true;
     Header& header = record_.header;
     const std::int64_t version = event.whole("lockstep_capture", 1);
-    if (version > 1)
+    if (version > newest_version)
       event.mistake(
-          fmt::format("it is of version {} of the capture format; this program reads 1: a newer one is "
+          fmt::format("it is of version {} of the capture format; this program reads 1 to {}: a newer one is "
                       "needed",
-                      version));
+                      version, newest_version));
     header.world = static_cast<int>(event.whole("world", 1, 1 << 20));
     header.rank = static_cast<int>(event.whole("rank", 0, header.world - 1));
     header.adapter = event.text("adapter", "");
@@ -119,6 +123,13 @@ class Reader {
     read_mesh(event, header);
     header.collectives = event.boolean("collectives", false);
     header.loss = read_loss(event);
+    header.loss_from = text_if_any(event, "loss_from");
+  }
+
+  /// What the losses of all optimizer steps were seen to be, as the capture ends.
+  void late_loss(const Event& event) {
+    record_.seen_loss = read_loss(event);
+    record_.seen_loss_from = text_if_any(event, "loss_from");
   }
 
   void parameter(const Event& event) {

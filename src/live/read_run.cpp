@@ -80,6 +80,25 @@ void check_headers(const std::vector<RankRecord>& ranks) {
   }
 }
 
+/// Where no header says the loss, it is what all ranks have seen, if they have seen the same.
+void take_seen_loss(CapturedRun& run) {
+  const RankRecord& first = run.ranks.front();
+  if (run.header.loss || static_cast<int>(run.ranks.size()) != run.header.world) return;
+  const bool alike = std::all_of(run.ranks.begin(), run.ranks.end(),
+                                 [&](const RankRecord& rank) { return rank.seen_loss == first.seen_loss; });
+  if (!alike) return;
+  run.header.loss = first.seen_loss;
+  run.header.loss_from = first.seen_loss_from;
+}
+
+void take_notes(CapturedRun& run) {
+  for (const RankRecord& rank : run.ranks) {
+    for (const std::string& note : rank.notes) {
+      if (std::find(run.notes.begin(), run.notes.end(), note) == run.notes.end()) run.notes.push_back(note);
+    }
+  }
+}
+
 /// Finds out which parameters of all ranks are one tensor: those that have a name in common.
 class Union {
  public:
@@ -284,6 +303,8 @@ CapturedRun read_run(const std::string& folder, int threads) {
   run.header = run.ranks.front().header;
   lay_out(run);
   name_stages_apart(run);
+  take_seen_loss(run);
+  take_notes(run);
   Union(run).run();
   compare_start_weights(run);
   find_gaps(run);

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 
 #include "src/base/inputs.h"
@@ -15,13 +18,16 @@ static_assert(std::endian::native == std::endian::little, "rows are read as they
 
 namespace {
 
+constexpr const char* shortened = "I32";  // the file's own name of a dtype that has no hash
+constexpr const char* expected_tensors = "expected a tensor \"sketches\", alone or with \"exponents\"";
+
 [[noreturn]] void refuse_file(const TensorFile& file, const std::string& sentence) {
   throw InputError({Diagnostic{{}, fmt::format("{}: {}", file.path(), sentence)}});
 }
 
 }  // namespace
 
-std::shared_ptr<const TensorFile> SketchFiles::file(int rank, int step) {
+std::shared_ptr<const SketchFiles::Open> SketchFiles::open(int rank, int step) {
   const std::lock_guard lock(mutex_);
   if (const auto found = files_.find({step, rank}); found != files_.end()) return found->second;
   const std::string path =
@@ -33,17 +39,34 @@ std::shared_ptr<const TensorFile> SketchFiles::file(int rank, int step) {
   }
   if (leads_out_of(path, run_.folder))
     refuse(fmt::format("{}: it is a link that leads out of the folder of the run; expected a file", path));
-  auto opened = std::make_shared<const TensorFile>(path);
-  const auto& tensors = opened->tensors();
+  auto opened = std::make_shared<Open>();
+  opened->file = std::make_unique<const TensorFile>(path);
+  for (const StoredTensor& tensor : opened->file->tensors()) {
+    const StoredTensor*& place = tensor.name == "sketches" ? opened->sketches : opened->exponents;
+    if ((tensor.name != "sketches" && tensor.name != "exponents") || place != nullptr)
+      refuse_file(*opened->file, fmt::format("{}; found \"{}\"", expected_tensors, tensor.name));
+    place = &tensor;
+  }
+  if (opened->sketches == nullptr) refuse_file(*opened->file, fmt::format("{}; found none", expected_tensors));
   const auto sums = static_cast<std::uint64_t>(run_.header.sums);
-  if (tensors.size() != 1 || tensors[0].name != "sketches") refuse_file(*opened, "expected one tensor, \"sketches\"");
-  const StoredTensor& tensor = tensors[0];
-  if (tensor.hashed != Dtype::float64 || tensor.shape.size() != 2 || tensor.shape[1] != sums)
-    refuse_file(*opened,
-                fmt::format("expected \"sketches\" to be float64 with rows of {} sums, as the rank's first line says; "
-                            "found {} in {} dimensions{}",
-                            sums, tensor.dtype, tensor.shape.size(),
-                            tensor.shape.size() == 2 ? fmt::format(", rows of {}", tensor.shape[1]) : ""));
+  const StoredTensor& tensor = *opened->sketches;
+  const StoredTensor* exponents = opened->exponents;
+  const bool is_shortened = exponents != nullptr;
+  if ((is_shortened ? tensor.dtype != shortened : tensor.hashed != Dtype::float64) || tensor.shape.size() != 2 ||
+      tensor.shape[1] != sums)
+    refuse_file(
+        *opened->file,
+        fmt::format("expected \"sketches\" to be {} with rows of {} sums, as the rank's first line says; "
+                    "found {} in {} dimensions{}",
+                    is_shortened ? "I32 beside \"exponents\"," : "float64", sums, tensor.dtype, tensor.shape.size(),
+                    tensor.shape.size() == 2 ? fmt::format(", rows of {}", tensor.shape[1]) : ""));
+  if (is_shortened &&
+      (exponents->dtype != shortened || exponents->shape.size() != 1 || exponents->shape[0] != tensor.shape[0]))
+    refuse_file(
+        *opened->file,
+        fmt::format("expected \"exponents\" to be I32, one for each of the {} rows of \"sketches\"; found {} of "
+                    "{} elements in {} dimensions",
+                    tensor.shape[0], exponents->dtype, exponents->count, exponents->shape.size()));
   // A process may have about a thousand files open; those of more ranks are opened each time.
   constexpr std::size_t most_open = 512;
   if (files_.size() < most_open) files_.emplace(std::pair(step, rank), opened);
@@ -51,16 +74,25 @@ std::shared_ptr<const TensorFile> SketchFiles::file(int rank, int step) {
 }
 
 std::optional<std::vector<double>> SketchFiles::row(const SketchedTensor& tensor, int step) {
-  const std::shared_ptr<const TensorFile> from = file(tensor.rank, step);
+  const std::shared_ptr<const Open> from = open(tensor.rank, step);
   if (from == nullptr) return std::nullopt;
-  const StoredTensor& sketches = from->tensors()[0];
-  if (static_cast<std::uint64_t>(tensor.row) >= sketches.shape[0])
-    refuse_file(*from, fmt::format("rank {} names row {} in optimizer step {}, and the file has {}", tensor.rank,
-                                   tensor.row, step, sketches.shape[0]));
+  const StoredTensor& sketches = *from->sketches;
+  const auto row = static_cast<std::uint64_t>(tensor.row);
+  if (row >= sketches.shape[0])
+    refuse_file(*from->file, fmt::format("rank {} names row {} in optimizer step {}, and the file has {}", tensor.rank,
+                                         tensor.row, step, sketches.shape[0]));
   const auto sums = static_cast<std::size_t>(sketches.shape[1]);
   std::vector<double> values(sums);
-  from->read(sketches.begin + static_cast<std::uint64_t>(tensor.row) * sums * sizeof(double), values.data(),
-             sums * sizeof(double));
+  if (from->exponents == nullptr) {
+    from->file->read(sketches.begin + row * sums * sizeof(double), values.data(), sums * sizeof(double));
+  } else {
+    std::vector<std::int32_t> numbers(sums);
+    std::int32_t exponent = 0;
+    from->file->read(sketches.begin + row * sums * sizeof(std::int32_t), numbers.data(), sums * sizeof(std::int32_t));
+    from->file->read(from->exponents->begin + row * sizeof exponent, &exponent, sizeof exponent);
+    std::transform(numbers.begin(), numbers.end(), values.begin(),
+                   [exponent](std::int32_t number) { return std::ldexp(number, exponent); });
+  }
   if (tensor.loss_scale != 1) {
     for (double& value : values) value /= tensor.loss_scale;
   }

@@ -28,11 +28,17 @@ class SketchFiles {
   std::set<std::pair<int, int>> missing() const;  // step and rank
 
  private:
-  std::shared_ptr<const TensorFile> file(int rank, int step);
+  struct Open {
+    std::unique_ptr<const TensorFile> file;
+    const StoredTensor* sketches = nullptr;   // float64, or whole numbers that are to be multiplied by
+    const StoredTensor* exponents = nullptr;  // these powers of two, one for each row; null: float64
+  };
+
+  std::shared_ptr<const Open> open(int rank, int step);
 
   const CapturedRun& run_;
   mutable std::mutex mutex_;
-  std::map<std::pair<int, int>, std::shared_ptr<const TensorFile>> files_;  // by step and rank
+  std::map<std::pair<int, int>, std::shared_ptr<const Open>> files_;  // by step and rank
   std::set<std::pair<int, int>> missing_;
 };
 

@@ -113,6 +113,10 @@ class Verifier {
     if (options_.loss && header.loss && *options_.loss != *header.loss)
       result_.notes.push_back(fmt::format("the run says that its loss is {}, and is compared with {}.",
                                           name_of(*header.loss), name_of(*options_.loss)));
+    if (!options_.loss && header.loss && !header.loss_from.empty())
+      result_.notes.push_back(
+          fmt::format("the loss is taken for {}: {}. loss= of the capture, or --loss, says what else it is.",
+                      name_of(*header.loss), header.loss_from));
     if (!loss_)
       result_.notes.push_back(
           "what each rank differentiates is not known, so contributions are compared with each other: one coefficient "

@@ -14,9 +14,11 @@ using PieceVerdict = VerifiedPiece::Verdict;
 
 namespace {
 
-void write_right_run(const std::string& folder, const std::vector<int>& without = {}, int steps = 1) {
+void write_right_run(const std::string& folder, const std::vector<int>& without = {}, int steps = 1,
+                     bool shortened = false) {
   test::SimpleRun run;
   run.settings.sums = 64;
+  run.settings.shortened = shortened;
   run.steps = steps;
   run.parameters = {{"a", 300}, {"b", 200}};
   run.coefficient = [](const std::string&, int, int, int step, int) { return step == 0 ? 0.5 : 0; };
@@ -41,9 +43,10 @@ std::string refusal(const std::string& folder) {
 }
 
 /// A right run with one replacement in a file, and what is said of it.
-std::string refusal_of(const std::string& from, const std::string& to, const std::string& name = "rank-00001.jsonl") {
+std::string refusal_of(const std::string& from, const std::string& to, const std::string& name = "rank-00001.jsonl",
+                       bool shortened = false) {
   const Folder folder;
-  write_right_run(folder.path());
+  write_right_run(folder.path(), {}, 1, shortened);
   std::string text = read_all(folder / name);
   const std::size_t place = text.find(from);
   REQUIRE(place != std::string::npos);
@@ -76,7 +79,7 @@ TEST_CASE("mistakes in a line are told with file, line and caret, all of them at
       "\"micro_batch\" of a \"contribution\" line: expected a whole number from 0 to 1048576, found the string \"x\""));
   CHECK(has_text(text, "^"));
   CHECK(has_text(refusal_of("\"event\":\"contribution\"", "\"event\":\"contribution\",,"), "rank-00001.jsonl:4:"));
-  CHECK(has_text(refusal_of("\"lockstep_capture\":1", "\"lockstep_capture\":2"), "version 2"));
+  CHECK(has_text(refusal_of("\"lockstep_capture\":1", "\"lockstep_capture\":3"), "version 3"));
   CHECK(has_text(refusal_of("\"lockstep_capture\":1,", ""), "missing key \"lockstep_capture\""));
   CHECK(has_text(refusal_of("\"loss\":\"local_mean\"", "\"loss\":\"local_maen\""), "did you mean \"local_mean\"?"));
   CHECK(has_text(refusal_of("\"dtype\":\"float32\",\"nonfinite\"", "\"dtype\":\"int8\",\"nonfinite\""),
@@ -92,6 +95,57 @@ TEST_CASE("mistakes in a line are told with file, line and caret, all of them at
   CHECK(has_text(refusal_of("\"data_axes\":[\"dp\"]", "\"data_axes\":[\"pd\"]"), "no axis of the mesh"));
   CHECK(has_text(refusal_of("\"rank\":1", "\"rank\":0"), "and so is"));
   CHECK(has_text(refusal_of("F64", "F32", "rank-00001.step-00000.safetensors"), "rank-00001.step-00000.safetensors"));
+}
+
+TEST_CASE("sketches of whole numbers times powers of two are those of float64 but for rounding") {
+  VerifyOptions options;
+  options.coefficients = true;
+  std::vector<VerifyResult> found;
+  for (const bool shortened : {false, true}) {
+    const Folder folder;
+    write_right_run(folder.path(), {}, 1, shortened);
+    found.push_back(verify_run(folder.path(), options));
+    CHECK(found.back().verdict() == PieceVerdict::right);
+  }
+  for (std::size_t piece = 0; piece < 2; ++piece) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      const double wide = found[0].pieces.at(piece).coefficients.at(i).value,
+                   narrow = found[1].pieces.at(piece).coefficients.at(i).value;
+      CHECK(std::abs(wide - narrow) < 1e-8);
+      CHECK(wide != narrow);
+    }
+  }
+}
+
+TEST_CASE("ranks may keep other digits of one gradient, which is one contribution all the same") {
+  const Folder folder, other;
+  for (const bool shortened : {false, true}) {
+    test::SimpleRun run;
+    run.settings.sums = 64;
+    run.settings.shortened = shortened;
+    run.parameters = {{"a", 300}};
+    run.coefficient = [](const std::string&, int, int, int, int) { return 0.5; };
+    run.data = [](int) { return 0; };
+    run.write(shortened ? other.path() : folder.path());
+  }
+  const std::string sketches = "rank-00001.step-00000.safetensors";
+  std::filesystem::copy_file(other / sketches, folder / sketches, std::filesystem::copy_options::overwrite_existing);
+  VerifyOptions options;
+  options.coefficients = true;
+  const VerifyResult result = verify_run(folder.path(), options);
+  REQUIRE(result.pieces.size() == 1);
+  REQUIRE(result.pieces[0].coefficients.size() == 2);  // of two micro-batches
+  for (const RecoveredCoefficient& one : result.pieces[0].coefficients) CHECK(one.alike == std::vector<int>{1});
+}
+
+TEST_CASE("a file of shortened sketches that is not valid is told what it should have") {
+  const std::string file = "rank-00001.step-00000.safetensors";
+  const auto refused = [&](const std::string& from, const std::string& to) { return refusal_of(from, to, file, true); };
+  CHECK(has_text(refused("\"exponents\"", "\"exponentz\""), "alone or with \"exponents\"; found \"exponentz\""));
+  CHECK(has_text(refused("\"sketches\"", "\"sketchez\""), "expected a tensor \"sketches\""));
+  CHECK(has_text(refused("I32", "F32"), "expected \"sketches\" to be I32 beside \"exponents\", with rows of 64 sums"));
+  CHECK(has_text(refused("\"exponents\":{\"dtype\":\"I32\"", "\"exponents\":{\"dtype\":\"F32\""),
+                 "expected \"exponents\" to be I32"));
 }
 
 TEST_CASE("contributions with one hash are one only if their sketches are") {

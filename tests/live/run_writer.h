@@ -71,6 +71,26 @@ inline std::vector<double> drawn(std::size_t count, std::uint64_t seed, Dtype dt
   return values;
 }
 
+/// The sums of a row as a capture keeps them: whole numbers of up to 30 bits and the exponent of two of what they
+/// count.
+inline std::pair<std::vector<std::int32_t>, std::int32_t> shortened(const std::vector<double>& sums) {
+  double largest = 0;
+  for (const double sum : sums) largest = std::max(largest, std::abs(sum));
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  exponent -= 30;
+  std::vector<std::int32_t> numbers;
+  numbers.reserve(sums.size());
+  for (const double sum : sums)
+    numbers.push_back(static_cast<std::int32_t>(std::nearbyint(std::ldexp(sum, -exponent))));
+  return {numbers, exponent};
+}
+
+template <class Number>
+std::string bytes_of(const std::vector<Number>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
+}
+
 /// Writes a captured run as a recorder does.
 class RunWriter {
  public:
@@ -83,6 +103,7 @@ class RunWriter {
     Dtype result_dtype = Dtype::float32;
     bool collectives = false;  ///< they are recorded, with the gradients that they carry
     std::string adapter = "ddp";
+    bool shortened = false;  ///< sketches are whole numbers times powers of two, as captures write them of float32
   };
   RunWriter(std::string folder, Settings settings) : folder_(std::move(folder)), settings_(std::move(settings)) {
     int world = 1;
@@ -148,13 +169,28 @@ class RunWriter {
       line(rank, R"({{"event":"end","steps":{},"seconds":1.5,"overhead":0.1}})", one.rows.size());
       write_all(std::filesystem::path(folder_) / fmt::format("rank-{:05}.jsonl", rank), one.text);
       for (const auto& [step, rows] : one.rows) {
-        std::string header =
-            fmt::format(R"({{"sketches":{{"dtype":"F64","shape":[{},{}],"data_offsets":[0,{}]}}}})",
-                        rows.size() / static_cast<std::size_t>(settings_.sums), settings_.sums, rows.size() * 8);
+        const auto sums = static_cast<std::size_t>(settings_.sums);
+        std::string header = fmt::format(R"({{"sketches":{{"dtype":"F64","shape":[{},{}],"data_offsets":[0,{}]}}}})",
+                                         rows.size() / sums, sums, rows.size() * 8);
+        std::string data = bytes_of(rows);
+        if (settings_.shortened) {
+          std::vector<std::int32_t> exponents;
+          data.clear();
+          for (auto row = rows.begin(); row != rows.end(); row += settings_.sums) {
+            const auto [numbers, exponent] = shortened({row, row + settings_.sums});
+            data += bytes_of(numbers);
+            exponents.push_back(exponent);
+          }
+          header = fmt::format(R"({{"sketches":{{"dtype":"I32","shape":[{},{}],"data_offsets":[0,{}]}},)"
+                               R"("exponents":{{"dtype":"I32","shape":[{}],"data_offsets":[{},{}]}}}})",
+                               exponents.size(), sums, data.size(), exponents.size(), data.size(),
+                               data.size() + exponents.size() * sizeof exponents[0]);
+          data += bytes_of(exponents);
+        }
         header.resize((header.size() + 7) / 8 * 8, ' ');
         std::string bytes;
         for (int i = 0; i < 8; ++i) bytes += static_cast<char>(header.size() >> (8 * i) & 0xFF);
-        bytes += header + std::string(reinterpret_cast<const char*>(rows.data()), rows.size() * 8);
+        bytes += header + data;
         write_all(std::filesystem::path(folder_) / fmt::format("rank-{:05}.step-{:05}.safetensors", rank, step), bytes);
       }
     }

@@ -47,11 +47,18 @@ def hugging_face(rank, world, mistake, folder):
                     parameter.grad /= world
             return loss
 
+    class Deaf(LlamaForCausalLM):
+        """Takes the number of tokens, as the Trainer sees by its arguments, and divides by its own alone."""
+
+        def forward(self, input_ids=None, labels=None, **keys):
+            keys.pop("num_items_in_batch", None)
+            return super().forward(input_ids=input_ids, labels=labels, **keys)
+
     torch.manual_seed(3)
     config = LlamaConfig(vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
     arguments = TrainingArguments(output_dir=folder, per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=2, report_to=[], use_cpu=True,
                                   save_strategy="no", logging_strategy="no", disable_tqdm=True)
-    trainer = Mine(LlamaForCausalLM(config), arguments, train_dataset=Rows(True))
+    trainer = Mine((Deaf if mistake == "tokens ignored" else LlamaForCausalLM)(config), arguments, train_dataset=Rows(True))
     lockstep.transformers.capture(trainer)
     trainer.train()
 
@@ -68,7 +75,16 @@ def lightning(rank, world, mistake, folder):
             super().__init__()
             self.up, self.down = torch.nn.Linear(8, 12), torch.nn.Linear(12, 8)
 
+            self.automatic_optimization = mistake != "by hand"
+
         def training_step(self, batch, number):
+            if mistake == "by hand":
+                loss = (self.down(torch.tanh(self.up(batch))) - batch).square().mean() / 2
+                self.manual_backward(loss)
+                if number % 2:
+                    self.optimizers().step()
+                    self.optimizers().zero_grad()
+                return
             return (self.down(torch.tanh(self.up(batch))) - batch).square().mean()
 
         def on_before_optimizer_step(self, optimizer):
@@ -81,18 +97,39 @@ def lightning(rank, world, mistake, folder):
 
     torch.manual_seed(3)
     trainer = Trainer(accelerator="cpu", devices=world, strategy=DDPStrategy(cluster_environment=LightningEnvironment()), max_steps=2,
-                      accumulate_grad_batches=2, callbacks=[lockstep.lightning.Capture()], logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                      accumulate_grad_batches=1 if mistake == "by hand" else 2, callbacks=[lockstep.lightning.Capture()], logger=False, enable_checkpointing=False, enable_progress_bar=False,
                       enable_model_summary=False)
     trainer.fit(Model(), torch.utils.data.DataLoader(Rows(False), batch_size=4))
 
 
+def accelerated(rank, world, mistake, folder):
+    from accelerate import Accelerator
+
+    torch.manual_seed(3)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 12), torch.nn.Tanh(), torch.nn.Linear(12, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer, rows = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(Rows(False), batch_size=4))
+    with lockstep.capture(model, optimizer):
+        for number, batch in enumerate(rows):
+            with accelerator.accumulate(model):
+                accelerator.backward((model(batch) - batch).square().mean())
+                if mistake == "divided again" and accelerator.sync_gradients:
+                    for parameter in model.parameters():
+                        parameter.grad /= world
+                optimizer.step()
+                optimizer.zero_grad()
+            if number == 3:
+                break
+
+
 def main(folder, case, mistake=""):
-    run = lockstep.run({"transformers": hugging_face, "lightning": lightning}[case], out=folder, check=False, limit=240,
+    run = lockstep.run({"transformers": hugging_face, "lightning": lightning, "accelerate": accelerated}[case], out=folder, check=False, limit=240,
                        arguments={"mistake": mistake, "folder": folder + ".trainer"})
     results = run.report["results"]
     print(json.dumps({"verdict": run.verdict, "loss": run.report["loss"], "steps": run.report["steps"], "adapter": run.report["adapter"],
                       "formulas": sorted({one["formula"] for one in results}), "expected": sorted({one["expected"] for one in results}),
-                      "findings": [one["what"] for one in run.report["findings"]]}))
+                      "notes": run.report["notes"], "gaps": run.report["gaps"], "findings": [one["what"] for one in run.report["findings"]]}))
 
 
 if __name__ == "__main__":

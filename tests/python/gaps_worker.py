@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import gaps_of_exchanges  # noqa: F401 which has more cases
+import gaps_of_losses  # noqa: F401 which has more cases
 import gaps_of_parts  # noqa: F401 which has more cases
 from gaps_common import average, captured, data, lost, net, sgd
 

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import torch
 
-from lockstep import hashing, measuring, sketching
+from lockstep import hashing, measuring, sketch_files, sketching
 from lockstep.floats import FORMATS, bits_of
 from lockstep.pieces import Piece, chunk
 from lockstep.places import Row
@@ -88,6 +88,17 @@ def main():
             assert hashing.written(numbers[:2].tolist()) == gradient_hash(tensor, first), "parts of a hash do not add up"
             result["drawn"].append({"dtype": form.name, "values": values, "first": first, "sums": sums, "seed": turn, "sketch": found,
                                     "nonfinite": int(numbers[2])})
+
+    # Rows as the file of a step keeps them: those that fit, what a single large sum takes from the others, numbers of few digits, and zeros.
+    result["kept"] = {}
+    drawn = torch.randn(3, 64, dtype=torch.float64) * torch.tensor([1e-40, 1.0, 1e40], dtype=torch.float64).view(3, 1)
+    steep, sparse = drawn.clone(), torch.zeros(3, 64, dtype=torch.float64)
+    steep[1, 5] = 1e4
+    sparse[0, 7], sparse[1, 9], sparse[1, 10], sparse[2, 63] = -3.0, 2.0**-60, 2.0**-40, 2.0**-149
+    for name, values, wide in (("drawn", drawn, False), ("wide", drawn, True), ("steep", steep, False), ("sparse", sparse, False)):
+        content = sketch_files.written([struct.pack("<64d", *row) for row in values.tolist()], 64, wide)
+        result["kept"][name] = [len(content), [[value.hex() for value in row] for row in values.tolist()],
+                                [[value.hex() for value in row] for row in sketch_files.read(content)]]
 
     # Middles, the smallest step away from them, carries through all digits, subnormal and too large numbers.
     cases = []

@@ -59,6 +59,19 @@ def test_sketches_of_every_dtype_and_any_bits_are_exact(computed):
     assert {drawn["dtype"] for drawn in computed[1]["drawn"]} == {"float32", "float64", "bfloat16", "float16"}
 
 
+def test_a_file_keeps_thirty_bits_of_the_largest_sum_or_all_of_every_sum(computed):
+    for name, (size, *rows) in computed[1]["kept"].items():
+        before, after = ([[float.fromhex(value) for value in row] for row in one] for one in rows)
+        assert (size < 3 * 64 * 4 + 200) == (name in ("drawn", "sparse")), name
+        if name == "drawn":
+            assert before != after
+            for row, kept in zip(before, after):
+                unit = 2.0**(math.frexp(max(map(abs, row)))[1] - 30)
+                assert all(abs(value - other) <= unit / 2 and other % unit == 0 for value, other in zip(row, kept))
+        else:
+            assert before == after, name
+
+
 def test_sums_are_rounded_to_the_nearest_and_to_even_in_the_middle(computed):
     for digits, found in computed[1]["rounded"]:
         exact = sum(Fraction(digit) * 2**(32 * place) for place, digit in enumerate(digits)) / 2**1074

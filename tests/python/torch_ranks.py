@@ -105,6 +105,19 @@ def ran(folder, world, cases, program="worker.py", limit=300):
     assert not any(statuses), "\n".join(["exit statuses %s" % list(statuses), *said])
 
 
+def rows_of(content):
+    """The rows of a file of sketches, as docs/capture.md has it."""
+    length, = struct.unpack("<Q", content[:8])
+    tensors = json.loads(content[8:8 + length])
+    found = {name: struct.unpack("<%d%s" % ((one["data_offsets"][1] - one["data_offsets"][0]) // (8 if one["dtype"] == "F64" else 4),
+                                            {"F64": "d", "I32": "i"}[one["dtype"]]),
+                                 content[8 + length + one["data_offsets"][0]:8 + length + one["data_offsets"][1]])
+             for name, one in tensors.items()}
+    rows, sums = tensors["sketches"]["shape"]
+    scales = [2.0**exponent for exponent in found["exponents"]] if "exponents" in found else [1.0] * rows
+    return [tuple(value * scales[row] for value in found["sketches"][row * sums:(row + 1) * sums]) for row in range(rows)]
+
+
 def read_run(folder):
     """What each rank recorded: its first line, its events by kind, and the rows of each step's sketches."""
     ranks = []
@@ -115,11 +128,7 @@ def read_run(folder):
             events[line["event"]].append(line)
         sketches = {}
         for file in folder.glob(path.stem + ".step-*.safetensors"):
-            content = file.read_bytes()
-            length, = struct.unpack("<Q", content[:8])
-            rows, sums = json.loads(content[8:8 + length])["sketches"]["shape"]
-            numbers = struct.unpack("<%dd" % (rows * sums), content[8 + length:])
-            sketches[int(file.stem.split("-")[-1])] = [numbers[row * sums:(row + 1) * sums] for row in range(rows)]
+            sketches[int(file.stem.split("-")[-1])] = rows_of(file.read_bytes())
         ranks.append(dict(lines[0], events=events, sketches=sketches))
     assert ranks and [rank["rank"] for rank in ranks] == list(range(ranks[0]["world"]))
     return ranks

@@ -19,14 +19,14 @@ from lockstep.pieces import cut_at, whole
 
 
 class DeepSpeed(Plain):
-    name = "deepspeed"
+    name = averages = "deepspeed"
     in_grad = False
     holds_plain = False
 
     def __init__(self, engine, optimizer, run):
         if optimizer is not None and optimizer is not engine.optimizer:
             raise CaptureError("a DeepSpeed engine has its optimizer: give the engine alone, lockstep.attach(engine, …)")
-        self.engine, self.run, self.zero = engine, run, engine.optimizer
+        self.engine, self.run, self.zero, self.model = engine, run, engine.optimizer, engine
         self.stage = engine.zero_optimization_stage()
         self.optimizers = [self.zero]
         if self.zero is None:

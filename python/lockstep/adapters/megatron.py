@@ -19,6 +19,7 @@ from lockstep.adapters.plain import Plain
 from lockstep.collectives import run_uncompiled
 from lockstep.cuts import Cut
 from lockstep.errors import CaptureError
+from lockstep.losses import Told
 from lockstep.optimizers import Replaced
 from lockstep.parameters import Parameters
 
@@ -79,7 +80,7 @@ def has_compiled_functions():
 
 
 class Megatron(Plain):
-    name = "megatron"
+    name, averages = "megatron", None
     in_grad = False
     holds_plain = False
 
@@ -112,6 +113,14 @@ class Megatron(Plain):
         self.stages_send_parts_along = ["tp"] if any(getattr(chunk.config, "sequence_parallel", False) for chunk in self.chunks) else []
         self.fused = any(getattr(chunk.config, "gradient_accumulation_fusion", False) for chunk in self.chunks)
         self.before, self.step = {}, None
+
+    def told_loss(self):
+        if any(getattr(chunk.config, "calculate_per_token_loss", False) for chunk in self.chunks):
+            return Told("token_sum", "Megatron-core's calculate_per_token_loss divides by the tokens of all after the last backward pass", divides=True)
+        return Told("local_mean", "Megatron-core's schedules divide a micro-batch's loss by the micro-batches, and by its tokens where they are told them", divides=True)
+
+    def watch_calls(self, roots):
+        return []
 
     def refuse(self):
         for chunk in self.chunks:

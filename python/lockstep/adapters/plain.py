@@ -29,6 +29,9 @@ def is_compiled(model):
     return any(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) for module in model.modules())
 
 
+AVERAGES = {"ddp": "DistributedDataParallel", "fsdp2": "fully_shard"}  # what averages over data-parallel ranks, by the adapter's name
+
+
 class Plain:
     """Gradients are where torch puts them: in .grad of the parameters that the optimizer has."""
 
@@ -39,7 +42,8 @@ class Plain:
         if not isinstance(model, torch.nn.Module):
             raise CaptureError("model is a %s: expected a torch.nn.Module, or an engine of a framework that lockstep.attach knows"
                                % type(model).__name__)
-        self.name, self.run = kind_of(model), run
+        self.name, self.run, self.model = kind_of(model), run, model
+        self.averages = AVERAGES.get(self.name)
         if run.with_collectives and run_uncompiled() and is_compiled(model):
             raise CaptureError("the model is compiled, and while collectives are recorded torch %s would run it uncompiled, with other numbers:"
                                " give collectives=False, a model that is not compiled, or a newer torch" % torch.__version__)
@@ -52,6 +56,14 @@ class Plain:
 
     def versions(self):
         return {}
+
+    def told_loss(self):
+        """The loss, where the framework tells it (a Told); else None."""
+        return None
+
+    def watch_calls(self, roots):
+        """Lets `roots` see what the model is called with; what undoes that. A hook would have a compiled model compiled anew."""
+        return [] if is_compiled(self.model) else [roots.watch(self.model)]
 
     def install(self):
         gaps = self.run.gaps

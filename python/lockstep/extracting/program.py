@@ -45,7 +45,7 @@ class Program:
     def flush(self):
         pass
 
-    def sketches(self, step, rows):
+    def sketches(self, step, rows, wide):
         pass
 
     def close(self):

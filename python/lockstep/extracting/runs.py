@@ -8,8 +8,8 @@ import glob
 import json
 import math
 import os
-import struct
 
+from lockstep import sketch_files
 from lockstep.extracting.merging import Mesh
 from lockstep.extracting.placements import Conflict, PARTS, SHARES, TOLD, WHOLE, names_of, pattern
 
@@ -36,11 +36,8 @@ class Rank:
         step = event["step"]
         if step not in self.files:
             with open("%s.step-%05d.safetensors" % (self.stem, step), "rb") as file:
-                content = file.read()
-            length, = struct.unpack("<Q", content[:8])
-            self.files[step] = json.loads(content[8:8 + length])["sketches"]["shape"][1], content[8 + length:]
-        sums, rows = self.files[step]
-        return struct.unpack_from("<%dd" % sums, rows, 8 * sums * event["row"])
+                self.files[step] = sketch_files.read(file.read())
+        return self.files[step][event["row"]]
 
 
 class Told:
