@@ -27,6 +27,8 @@ struct GradientDifference {
   std::vector<DifferingElements> where;  ///< first those that the same ranks own in both; none twice; at least one
   std::int64_t more = 0;                 ///< how many elements there are beyond those
   std::string before, after;             ///< what they get
+  /// Of a scenario against code: the steps, and the calls with their lines, that have made it so; else empty.
+  std::vector<std::string> before_by = {}, after_by = {};
 };
 
 /// A parameter of which ranks hand other elements to their optimizers.

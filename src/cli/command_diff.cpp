@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -20,6 +21,7 @@ namespace {
 struct DiffArguments : CommonOptions {
   std::vector<std::string> files;
   std::vector<std::string> old_changes, new_changes;
+  std::vector<std::string> names;
   bool this_layout = false;
 };
 
@@ -49,23 +51,61 @@ void write_comparison(const DiffArguments& arguments, const Comparison& comparis
   output.commit();
 }
 
+int exit_status_of(const ExtractionComparison& comparison) {
+  if (!comparison.apart.empty()) return exit_usage;
+  return comparison.verdict() == ExtractionComparison::Verdict::same ? exit_right : exit_wrong;
+}
+
+/// "SCENARIO=CODE" of --name.
+ParameterNames parameter_names(const std::vector<std::string>& arguments) {
+  ParameterNames names;
+  for (const std::string& each : arguments) {
+    const std::size_t equals = each.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == each.size())
+      usage_error(
+          fmt::format("--name {}: expected SCENARIO=CODE, such as --name 'layers.*.wq=layers.*.attention.wq'", each));
+    names.emplace_back(each.substr(0, equals), each.substr(equals + 1));
+    const auto stars = [](const std::string& text) { return std::count(text.begin(), text.end(), '*'); };
+    if (stars(names.back().first) != stars(names.back().second))
+      usage_error(fmt::format("--name {}: a star stands for the same text in both, so both need as many", each));
+  }
+  return names;
+}
+
+/// A scenario against the code that is to do what it says.
+int compare_expected(const DiffArguments& arguments, const std::string& file,
+                     const std::shared_ptr<const Source>& code) {
+  if (!arguments.new_changes.empty() || arguments.this_layout)
+    usage_error(fmt::format("{} is what `lockstep extract` has written: --new and --this-layout are for scenarios",
+                            code->name));
+  const Budget budget(2 * Budget::file, Budget::memory_of_a_proof);
+  const auto scenario = read_side(file, arguments.old_changes);
+  const ExtractionComparison comparison = compare_with_scenario(*scenario, code, parameter_names(arguments.names));
+  write_comparison(arguments, comparison);
+  return exit_status_of(comparison);
+}
+
 /// Of extractions, one of which is there. `files`: the old one and the new one, which may be the same.
 int compare_code(const DiffArguments& arguments, const std::array<std::string, 2>& files,
                  const std::array<std::shared_ptr<const Source>, 2>& code) {
-  const std::size_t one = code[0] != nullptr ? 0 : 1;
+  if (code[0] == nullptr) return compare_expected(arguments, files[0], code[1]);
   if (!arguments.old_changes.empty() || !arguments.new_changes.empty() || arguments.this_layout)
     usage_error(fmt::format(
-        "{} is what `lockstep extract` has written: --old, --new and --this-layout are for scenarios", files[one]));
+        "{} is what `lockstep extract` has written: --old, --new and --this-layout are for scenarios", files[0]));
   if (arguments.files.size() == 1)
-    usage_error(fmt::format("{} alone is compared with nothing: name a second extraction", files[one]));
-  if (code[1 - one] == nullptr)
-    usage_error(fmt::format("{} is what `lockstep extract` has written, and {} is not: diff compares two of one kind",
-                            files[one], files[1 - one]));
+    usage_error(
+        fmt::format("{} alone is compared with nothing: name a second extraction, or before it a scenario", files[0]));
+  if (code[1] == nullptr)
+    usage_error(
+        fmt::format("{} is what `lockstep extract` has written, and {} is not: what is expected comes first, "
+                    "as in lockstep diff {} {}",
+                    files[0], files[1], argument_for(files[1]), argument_for(files[0])));
+  if (!arguments.names.empty())
+    usage_error("--name is for a scenario against an extraction: two extractions have the code's names");
   const Budget budget(2 * Budget::file);
   const ExtractionComparison comparison = compare_extractions(code[0], code[1]);
   write_comparison(arguments, comparison);
-  if (!comparison.apart.empty()) return exit_usage;
-  return comparison.verdict() == ExtractionComparison::Verdict::same ? exit_right : exit_wrong;
+  return exit_status_of(comparison);
 }
 
 int run(const DiffArguments& arguments) {
@@ -77,6 +117,7 @@ int run(const DiffArguments& arguments) {
   const std::array<std::shared_ptr<const Source>, 2> code = {
       extraction_at(files[0]), arguments.files.size() == 1 ? nullptr : extraction_at(files[1])};
   if (code[0] != nullptr || code[1] != nullptr) return compare_code(arguments, files, code);
+  if (!arguments.names.empty()) usage_error("--name is for a scenario against what `lockstep extract` has written");
   if (arguments.files.size() == 1 && arguments.old_changes.empty() && arguments.new_changes.empty())
     usage_error(
         fmt::format("{} alone is compared with nothing: name a second file, or say what is to be otherwise, such "
@@ -110,33 +151,44 @@ Command diff_command() {
       "status 0 if the gradients are the same, 1 if they are not, here or at another size, 2 if the two cannot be "
       "compared. Two files of `lockstep extract`, as of the code before and after a change, are compared in the same "
       "way, for the layout that they were extracted for; where it is not known what an optimizer gets, that is said, "
-      "and the exit status is 1.";
+      "and the exit status is 1. A scenario and an extraction are compared so as well: what is expected, such as a "
+      "framework with its options, and what its code does. Sums are of the same ranks' contributions then; a rank, a "
+      "micro-batch or a parameter that has nothing on the other side is said.";
   command.examples = {
       {"lockstep diff old.json new.json", "two files"},
       {"lockstep diff scenario.json --new use_distributed_optimizer=true", "one file, with an option changed"},
       {"lockstep diff scenario.json --new framework=./megatron-patched.jsonc",
        "a framework file against a changed one"},
       {"lockstep diff old.json new.json -f json", "the same for a program"},
+      {"lockstep diff expected.json step.json", "a scenario against the code that is to do what it says"},
       {"lockstep diff main.json pull-request.json", "the code itself, which `lockstep extract` has looked at twice"},
   };
   std::vector<OptionRow> output;
   for (OptionRow& row : arguments->output_rows()) {
     if (row.flags != "-q,--quiet") output.push_back(std::move(row));
   }
-  command.options = join({{{"FILES",
-                            "",
-                            "The old scenario and the new one; or one, with --old or --new; or two extractions.",
-                            {},
-                            &arguments->files},
-                           {"--old",
-                            "KEY=VALUE",
-                            "Change this in the old one: an option of its framework, framework itself, an axis or "
-                            "micro_batches, such as dp=4, or a key with dots. May be given several times.",
-                            {},
-                            &arguments->old_changes},
-                           {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes},
-                           {"--this-layout", "", "Compare the layout at hand alone.", {}, &arguments->this_layout}},
-                          std::move(output)});
+  command.options =
+      join({{{"FILES",
+              "",
+              "The old scenario and the new one; or one, with --old or --new; or two extractions; or a scenario and an "
+              "extraction.",
+              {},
+              &arguments->files},
+             {"--old",
+              "KEY=VALUE",
+              "Change this in the old one: an option of its framework, framework itself, an axis or "
+              "micro_batches, such as dp=4, or a key with dots. May be given several times.",
+              {},
+              &arguments->old_changes},
+             {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes},
+             {"--name",
+              "SCENARIO=CODE",
+              "What the code calls a parameter of the scenario, against an extraction; * stands for the "
+              "same text in both. May be given several times.",
+              {},
+              &arguments->names},
+             {"--this-layout", "", "Compare the layout at hand alone.", {}, &arguments->this_layout}},
+            std::move(output)});
   command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;

@@ -68,7 +68,9 @@ std::map<std::string, std::vector<ReadStretch>> ComparedSide::read(int parameter
     if (held.step != step || held.elements == 0) continue;
     const bool simple = region.begin.has_value();
     const DeclaredParameter& declared = run.parameters[at(parameter)].declared;
-    std::vector<ReadStretch>& here = all[simple ? std::string() : elements_words(declared, region, 0, region.elements)];
+    const std::string space = simple ? std::string() : elements_words(declared, region, 0, region.elements);
+    region_of_space_[{parameter, space}] = held.region;
+    std::vector<ReadStretch>& here = all[space];
     const std::int64_t base = simple ? *region.begin + held.first : held.first;
     symbolic::Stretches before;  // what ranks of one program read is mostly one sum
     std::vector<ReadStretch> same;

@@ -60,6 +60,10 @@ class ComparedSide {
 
   /// By what indices count: "" where they are those of the parameter; else the box of it that they are of.
   std::map<std::string, std::vector<ReadStretch>> read(int parameter, int step);
+  /// Of a key of what read() has last said of a parameter.
+  const Region& region_of(int parameter, const std::string& space) const {
+    return extraction_.regions[at(region_of_space_.at({parameter, space}))];
+  }
   /// Of a sum below no_gradient.
   const std::string& reason_of(int sum) const { return reasons_[at(-2 - sum)]; }
   std::string formula(int sum, int parameter, int step) const;
@@ -88,6 +92,7 @@ class ComparedSide {
   /// By parameter and step: how many contributions of one micro-batch there are at most, by rank and micro-batch.
   std::map<std::pair<int, int>, std::map<std::pair<int, int>, int>> contributors_;
   std::map<std::tuple<int, std::int64_t, int, std::int64_t>, int> known_;  // by form, shift, region and place in it
+  std::map<std::pair<int, std::string>, int> region_of_space_;
   std::vector<std::string> reasons_;
   std::map<std::string, int> reason_numbers_;
 };

@@ -10,6 +10,7 @@
 
 #include "src/base/counted.h"
 #include "src/diagnosis/fold_names.h"
+#include "src/report/clean_text.h"
 #include "src/report/elide.h"
 
 namespace lockstep::report {
@@ -53,10 +54,11 @@ std::vector<FoldedDifference> fold(const std::vector<GradientDifference>& differ
   return folded;
 }
 
-std::string owners_text(const std::vector<int>& ranks, const std::vector<int>& new_ranks, bool verbose) {
+std::string owners_text(const std::vector<int>& ranks, const std::vector<int>& new_ranks, bool verbose,
+                        const SideNames& names) {
   const auto list = [&](const std::vector<int>& of) { return rank_list(of, verbose ? of.size() : 8); };
   if (new_ranks.empty() || new_ranks == ranks) return list(ranks);
-  return (ranks.empty() ? "" : list(ranks) + ", ") + "in the new one " + list(new_ranks);
+  return (ranks.empty() ? "" : list(ranks) + ", ") + fmt::format("{} ", names.in_after) + list(new_ranks);
 }
 
 std::string more_text(std::int64_t elements) {
@@ -64,12 +66,12 @@ std::string more_text(std::int64_t elements) {
 }
 
 /// Parameters whose names differ in numbers alone, each with elements of its own.
-std::string several_text(const FoldedDifference& folded, bool verbose) {
+std::string several_text(const FoldedDifference& folded, bool verbose, const SideNames& names) {
   return fmt::format("{} ({})  {}{}", folded.name, folded.parameters,
-                     owners_text(folded.ranks, folded.new_ranks, verbose), more_text(folded.more));
+                     owners_text(folded.ranks, folded.new_ranks, verbose, names), more_text(folded.more));
 }
 
-std::string one_text(const GradientDifference& difference, bool verbose) {
+std::string one_text(const GradientDifference& difference, bool verbose, const SideNames& names) {
   std::string text = difference.parameter;
   std::int64_t more = difference.more;
   for (std::size_t i = 0; i < difference.where.size(); ++i) {
@@ -78,7 +80,7 @@ std::string one_text(const GradientDifference& difference, bool verbose) {
       more += here.elements.size();
     else
       text += fmt::format("{}{}  {}", i == 0 ? " " : "; ", interval_text(here.elements),
-                          owners_text(here.ranks, here.new_ranks, verbose));
+                          owners_text(here.ranks, here.new_ranks, verbose, names));
   }
   return text + more_text(more);
 }
@@ -86,7 +88,7 @@ std::string one_text(const GradientDifference& difference, bool verbose) {
 }  // namespace
 
 void differing_gradients(const std::vector<GradientDifference>& differences, const std::string& when, bool verbose,
-                         const Style& style, const Write& write) {
+                         const Style& style, const Write& write, const SideNames& names) {
   if (differences.empty()) return;
   write(fmt::format("\n{} that optimizers get{}\n", style.bold("gradients"), when));
   const std::vector<FoldedDifference> folded = fold(differences);
@@ -97,10 +99,15 @@ void differing_gradients(const std::vector<GradientDifference>& differences, con
       break;
     }
     ++shown;
-    write(fmt::format("  {}\n", each.parameters > 1 ? several_text(each, verbose) : one_text(*each.first, verbose)));
+    write(fmt::format(
+        "  {}\n", each.parameters > 1 ? several_text(each, verbose, names) : one_text(*each.first, verbose, names)));
     const std::size_t widest = verbose ? unlimited_width : widest_line;
-    write(fmt::format("    old  {}\n", shortened(each.first->before, widest)));
-    write(fmt::format("    new  {}\n", shortened(each.first->after, widest)));
+    const std::size_t width = std::max(names.before.size(), names.after.size());
+    for (const auto& [name, formula, by] : {std::tuple(names.before, &each.first->before, &each.first->before_by),
+                                            std::tuple(names.after, &each.first->after, &each.first->after_by)}) {
+      write(fmt::format("    {:{}}  {}\n", name, width, shortened(*formula, widest)));
+      if (!by->empty()) write(fmt::format("    {:{}}  by {}\n", "", width, one_line_text(listed_words(*by))));
+    }
   }
 }
 
@@ -128,6 +135,8 @@ void differing_gradients(const std::vector<GradientDifference>& differences, Jso
     if (each.more > 0) json.key("more").number(each.more);
     json.key("old").string(each.before);
     json.key("new").string(each.after);
+    if (!each.before_by.empty()) json.key("old_by").strings(each.before_by);
+    if (!each.after_by.empty()) json.key("new_by").strings(each.after_by);
     json.end_object();
   }
   json.end_array();

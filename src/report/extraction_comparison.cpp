@@ -52,6 +52,28 @@ std::string_view verdict_name(CodeVerdict verdict) {
   return verdict == CodeVerdict::same ? "same" : verdict == CodeVerdict::other ? "other" : "undecided";
 }
 
+/// A scenario's steps are not the code's calls, which may take parts of a step, or several at once: neither is held
+/// against the other.
+void text_of_steps_and_calls(const ExtractionComparison& comparison, bool verbose, const report::Style& style,
+                             const Write& write) {
+  if (!verbose) return;
+  std::vector<std::vector<std::string>> steps = {{"", "step", "", "ranks", "calls of all ranks"}};
+  std::vector<std::vector<std::string>> calls = {{"", "call", "", "ranks", "calls of all ranks", "elements"}};
+  for (const CallDifference& each : comparison.calls) {
+    if (each.calls_before > 0)
+      steps.push_back({"", report::one_line_text(each.call), each.op, std::to_string(each.group),
+                       std::to_string(each.calls_before)});
+    else
+      calls.push_back({"", each.call.empty() ? "unknown place" : report::one_line_text(each.call), each.op,
+                       each.group == 0 ? "" : std::to_string(each.group), std::to_string(each.calls_after),
+                       std::to_string(each.elements_after)});
+  }
+  write(fmt::format("\n{} of the scenario in an optimizer step\n", style.bold("communication")));
+  if (steps.size() > 1) report::plain_table(steps, write);
+  write(fmt::format("\n{} of the code\n", style.bold("communication")));
+  if (calls.size() > 1) report::plain_table(calls, write);
+}
+
 void text_of_calls(const ExtractionComparison& comparison, bool verbose, const report::Style& style,
                    const Write& write) {
   std::vector<std::vector<std::string>> rows = {{"", "call", "", "ranks", "calls of all ranks", "elements"}};
@@ -75,8 +97,10 @@ void text_of_calls(const ExtractionComparison& comparison, bool verbose, const r
 void comparison_text(const ExtractionComparison& comparison, bool verbose, bool color, const Write& write) {
   const report::Style style(color);
   const CodeVerdict verdict = comparison.verdict();
-  const bool others =
-      !comparison.gradients.empty() || !comparison.only_before.empty() || !comparison.only_after.empty();
+  const bool others = !comparison.gradients.empty() || !comparison.only_before.empty() ||
+                      !comparison.only_after.empty() || !comparison.placements.empty();
+  const report::SideNames names =
+      comparison.with_scenario ? report::SideNames{"scenario", "code", "in the code"} : report::SideNames{};
   const std::string head = !comparison.apart.empty()       ? style.bad("cannot be compared")
                            : verdict == CodeVerdict::same  ? style.good("same gradients")
                            : verdict == CodeVerdict::other ? style.bad(others ? "other gradients" : "other calls")
@@ -87,23 +111,30 @@ void comparison_text(const ExtractionComparison& comparison, bool verbose, bool 
   if (!comparison.apart.empty()) return;
   write("  " + layout_of_code(comparison) + "\n");
   if (comparison.gradients.empty() && verdict == CodeVerdict::same)
-    write(fmt::format("  Every optimizer gets the same, in {} of all ranks{} together.\n",
+    write(fmt::format("  Every optimizer gets the same, in {}{} of all ranks{} together.\n",
+                      comparison.with_scenario ? counted(comparison.parameters, "parameter") + ", " : "",
                       counted(comparison.elements, "element"), comparison.steps > 1 ? " and optimizer steps" : ""));
   for (const std::string& note : comparison.notes) write("  " + report::one_line_text(note) + "\n");
   report::differing_gradients(comparison.gradients,
                               comparison.step > 0 ? fmt::format(" in optimizer step {}", comparison.step) : "", verbose,
-                              style, write);
-  for (const auto& [names, side] :
-       {std::pair(&comparison.only_before, "old"), std::pair(&comparison.only_after, "new")}) {
-    if (names->empty()) continue;
-    write(fmt::format("\n{} of the {} one alone\n", style.bold("parameters"), side));
-    some_lines(*names, verbose, write, [](const std::string& name) { return report::one_line_text(name); });
+                              style, write, names);
+  for (const auto& [only, side] :
+       {std::pair(&comparison.only_before, names.before), std::pair(&comparison.only_after, names.after)}) {
+    if (only->empty()) continue;
+    write(fmt::format("\n{} of the {}{} alone\n", style.bold("parameters"), side,
+                      comparison.with_scenario ? "" : " one"));
+    some_lines(*only, verbose, write, [](const std::string& name) { return report::one_line_text(name); });
+  }
+  if (!comparison.placements.empty()) {
+    write(fmt::format("\n{} or shares of one\n", style.bold("one gradient")));
+    some_lines(comparison.placements, verbose, write,
+               [](const std::string& sentence) { return report::one_line_text(sentence); });
   }
   if (!comparison.unmet_before.empty() || !comparison.unmet_after.empty()) {
     write(fmt::format("\n{} that do not meet\n", style.bold("calls")));
     for (const auto& [unmet, side] :
-         {std::pair(&comparison.unmet_before, "old"), std::pair(&comparison.unmet_after, "new")}) {
-      const std::string of = side;
+         {std::pair(&comparison.unmet_before, names.before), std::pair(&comparison.unmet_after, names.after)}) {
+      const std::string of(side);
       some_lines(*unmet, verbose, write,
                  [&](const std::string& what) { return fmt::format("{}  {}", of, report::one_line_text(what)); });
     }
@@ -122,7 +153,10 @@ void comparison_text(const ExtractionComparison& comparison, bool verbose, bool 
                          one.second == 1 ? "1 rank reads" : fmt::format("{} ranks read", one.second));
     });
   }
-  text_of_calls(comparison, verbose, style, write);
+  if (comparison.with_scenario)
+    text_of_steps_and_calls(comparison, verbose, style, write);
+  else
+    text_of_calls(comparison, verbose, style, write);
 }
 
 void comparison_json(const ExtractionComparison& comparison, const Write& write) {
@@ -137,11 +171,13 @@ void comparison_json(const ExtractionComparison& comparison, const Write& write)
   json.key("ranks").number(comparison.world);
   json.key("steps").number(comparison.steps);
   json.key("step").number(comparison.step);
+  if (comparison.with_scenario) json.key("parameters").number(comparison.parameters);
   json.key("elements").number(comparison.elements);
   json.key("notes").strings(comparison.notes);
   report::differing_gradients(comparison.gradients, json);
   json.key("only_old").strings(comparison.only_before);
   json.key("only_new").strings(comparison.only_after);
+  if (comparison.with_scenario) json.key("placements").strings(comparison.placements);
   json.key("unmet_old").strings(comparison.unmet_before);
   json.key("unmet_new").strings(comparison.unmet_after);
   json.key("undecided").begin_array();

@@ -314,7 +314,7 @@ def test_an_order_of_axes_of_size_1_is_no_difference(run, tmp_path):
             "the new one dp 2 tp 2 in order pp-dp-tp-cp-sp-ep.\n") in result.stdout
 
 
-def extraction(folder, name, *, line=9, factor="1/2", world=2):
+def extraction(folder, name, *, line=9, factor="1/2", world=2, loss="local_mean"):
     """Of a script that all-reduces a tensor of 8 elements after it was multiplied."""
     events = [{"event": "parameter", "id": 0, "name": "w", "shape": [8], "pieces": [{"range": [0, 8]}]},
               {"event": "contribution", "step": 0, "micro_batch": 0, "parameter": 0, "piece": 0, "source": 0},
@@ -324,7 +324,7 @@ def extraction(folder, name, *, line=9, factor="1/2", world=2):
               {"event": "step", "step": 0, "micro_batches": 1, "tokens": [None]}, {"event": "end"}]
     path = folder / name
     path.write_text(json.dumps({"lockstep_extract": 1, "world": world, "mesh": {"axes": ["dp"], "sizes": [world]}, "data_axes": ["dp"],
-                                "loss": "local_mean", "programs": [{"ranks": [[0, world]], "played": [0], "events": events}]}))
+                                "loss": loss, "programs": [{"ranks": [[0, world]], "played": [0], "events": events}]}))
     return str(path)
 
 
@@ -348,15 +348,40 @@ def test_two_extractions_of_other_gradients(run, tmp_path):
     assert report["verdict"] == "other" and [(one["old"], one["new"]) for one in report["gradients"]] == [("(g0+g1)/2", "(g0+g1)/3")]
 
 
+def test_a_scenario_against_an_extraction(run, tmp_path):
+    scenario, right = write(tmp_path, "scenario.json", mean()), extraction(tmp_path, "right.json", loss="sum")
+    result = run("diff", scenario, right)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.startswith(f"same gradients  {scenario} → {right}\n  dp 2 = 2 ranks, 1 optimizer step\n"
+                                    "  Every optimizer gets the same, in 1 parameter, 16 elements of all ranks together.\n")
+    wrong = extraction(tmp_path, "wrong.json", factor="1/3", loss="sum")
+    result = run("diff", scenario, wrong)
+    assert result.returncode == 1
+    assert ("\n  w [0, 8)  ranks 0, 1\n    scenario  (g0+g1)/2\n              by backward and mean\n"
+            "    code      (g0+g1)/3\n              by all_reduce at train.py:9 in hook\n") in result.stdout
+    report = json.loads(run("diff", scenario, wrong, "-f", "json").stdout)
+    assert (report["verdict"], report["parameters"], report["placements"]) == ("other", 1, [])
+    assert [(one["old_by"], one["new_by"]) for one in report["gradients"]] == [(["backward", "mean"], ["all_reduce at train.py:9 in hook"])]
+    with open(right, encoding="utf-8") as file:
+        assert run("diff", scenario, "-", stdin=file).returncode == 0
+    assert run("diff", scenario, right, "--name", "w=v").returncode == 1
+
+
 def test_extractions_that_are_not_compared(run, tmp_path):
     old, wide = extraction(tmp_path, "old.json"), extraction(tmp_path, "wide.json", world=4)
     result = run("diff", old, wide)
     assert result.returncode == 2
     assert result.stdout == f"cannot be compared  {old} → {wide}\n  The old one is of dp 2 = 2 ranks, the new one of dp 4 = 4 ranks.\n"
     scenario = write(tmp_path, "scenario.json", mean())
-    for arguments, said in [((old, scenario), f"{old} is what `lockstep extract` has written, and {scenario} is not: diff compares two of one kind"),
-                            ((scenario, old), f"{old} is what `lockstep extract` has written, and {scenario} is not: diff compares two of one kind"),
-                            ((old,), f"{old} alone is compared with nothing: name a second extraction"),
+    for arguments, said in [((old, scenario), f"{old} is what `lockstep extract` has written, and {scenario} is not: what is expected comes first, as in "
+                                               f"lockstep diff {scenario} {old}"),
+                            ((scenario, old, "--new", "dp=4"), f"{old} is what `lockstep extract` has written: --new and --this-layout are for scenarios"),
+                            ((scenario, old, "--name", "w"), "--name w: expected SCENARIO=CODE"),
+                            ((scenario, old, "--name", "*=w"), "--name *=w: a star stands for the same text in both, so both need as many"),
+                            ((scenario, old, "--name", "v=w"), "--name v=w: no parameter of the scenario has such a name"),
+                            ((old, wide, "--name", "w=v"), "--name is for a scenario against an extraction"),
+                            ((scenario, scenario, "--name", "w=v"), "--name is for a scenario against what `lockstep extract` has written"),
+                            ((old,), f"{old} alone is compared with nothing: name a second extraction, or before it a scenario"),
                             ((old, wide, "--this-layout"), f"{old} is what `lockstep extract` has written: --old, --new and --this-layout are for scenarios")]:
         result = run("diff", *arguments)
         assert result.returncode == 2 and said in result.stderr, result.stderr

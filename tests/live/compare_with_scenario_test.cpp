@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/diagnostic.h"
+#include "lockstep/extraction_comparison.h"
+#include "lockstep/scenario.h"
+#include "tests/catch.h"
+
+using namespace lockstep;
+
+namespace {
+
+using CodeVerdict = ExtractionComparison::Verdict;
+
+std::shared_ptr<const Source> source(const char* name, const std::string& text) {
+  return std::make_shared<const Source>(Source{name, text});
+}
+
+struct Code {
+  std::string loss = "\"local_mean\"", mesh = R"({"axes": ["dp"], "sizes": [2]})", data_axes = R"(["dp"])";
+  std::string name = "a", shape = "[4, 2]", piece = R"({"range": [0, 8]})", partial, placed;
+  std::string factor = "1/2", tokens = "null";
+  int micro_batches = 1;
+};
+
+/// Two ranks that all-reduce what a backward yields, or none of it with "0" as the factor.
+std::string code(const Code& is) {
+  return R"({"lockstep_extract": 1, "world": 2, "mesh": )" + is.mesh + R"(, "data_axes": )" + is.data_axes +
+         R"(, "loss": )" + is.loss + R"(, "programs": [{"ranks": [[0, 2]], "played": [0], "events": [
+    {"event": "parameter", "id": 0, "name": ")" +
+         is.name + R"(", "shape": )" + is.shape + is.placed + R"(, "pieces": [)" + is.piece + R"(]},
+    {"event": "contribution", "step": 0, "micro_batch": 0, "parameter": 0, "piece": 0, "source": 0)" +
+         is.partial + R"(},
+    {"event": "collective", "step": 0, "op": "all_reduce", "group": [0, 1], "elements": 8, "dtype": "float32",
+      "reduce": "sum", "input": [[0, 8, [[")" +
+         is.factor + R"(", 0, 0]]]], "output": {"source": 1, "elements": 8}, "call": "train.py:9 in hook"},
+    {"event": "result", "step": 0, "parameter": 0, "piece": 0, "content": [[0, 8, [["1", 1, 0]]]]},
+    {"event": "step", "step": 0, "micro_batches": )" +
+         std::to_string(is.micro_batches) + R"(, "tokens": [)" + is.tokens + (is.micro_batches == 2 ? ", null" : "") +
+         R"(]}, {"event": "end"}]}]})";
+}
+
+struct Expected {
+  std::string layout = R"({"dp": 2})", parameter = R"({"name": "a", "shape": [4, 2]})", batch = R"("micro_batches": 1)";
+  std::string by = "1 / (tokens * micro_batches)",
+              steps = R"({"name": "mean", "op": "all_reduce", "over": "dp", "reduce": "avg"})";
+};
+
+std::shared_ptr<const Scenario> scenario(const Expected& is) {
+  return std::make_shared<const Scenario>(read_scenario(
+      source("expected.json", R"({"lockstep": 1, "layout": )" + is.layout + R"(, "model": {"parameters": [)" +
+                                  is.parameter + R"(]}, "batch": {)" + is.batch + R"(}, "schedule": {"steps": [
+    {"name": "zero", "op": "zero"},
+    {"name": "each", "op": "each", "steps": [{"name": "backward", "op": "backward", "by": ")" +
+                                  is.by + R"("}]}, )" + is.steps + "]}}")));
+}
+
+ExtractionComparison compared(const Expected& expected, const Code& found, const ParameterNames& names = {}) {
+  return compare_with_scenario(*scenario(expected), source("step.json", code(found)), names);
+}
+
+}  // namespace
+
+TEST_CASE("code that does what a scenario says hands out the same gradients") {
+  const ExtractionComparison result = compared({}, {});
+  CHECK(result.apart.empty());
+  CHECK(result.verdict() == CodeVerdict::same);
+  CHECK(result.elements == 16);
+  CHECK(result.ownership.empty());
+  REQUIRE(result.calls.size() == 2);  // the step, and the call
+  CHECK(result.calls[0].call == "mean");
+  CHECK(result.calls[1].call == "train.py in hook");
+}
+
+TEST_CASE("code that divides otherwise is told with both formulas, the steps and the calls") {
+  Code quarter;
+  quarter.factor = "1/4";
+  const ExtractionComparison result = compared({}, quarter);
+  CHECK(result.verdict() == CodeVerdict::other);
+  REQUIRE(result.gradients.size() == 1);
+  const GradientDifference& one = result.gradients.front();
+  CHECK(one.parameter == "a");
+  CHECK(one.before == "(g0+g1)/2");
+  CHECK(one.after == "(g0+g1)/4");
+  CHECK(one.before_by == std::vector<std::string>{"backward", "mean"});
+  CHECK(one.after_by == std::vector<std::string>{"all_reduce at train.py:9 in hook"});
+  CHECK(one.where.front().elements == Interval{0, 8});
+}
+
+TEST_CASE("by what backward multiplies counts where the code's loss is known") {
+  Expected twice;
+  twice.by = "2 / (tokens * micro_batches)";
+  const ExtractionComparison result = compared(twice, {});
+  CHECK(result.verdict() == CodeVerdict::other);
+  CHECK(result.notes.size() == 1);  // that formulas are of plain gradients
+
+  Code unknown;
+  unknown.loss = "null";
+  const ExtractionComparison not_known = compared(twice, unknown);
+  CHECK(not_known.verdict() == CodeVerdict::same);
+  REQUIRE(not_known.notes.size() == 1);
+  CHECK(not_known.notes.front().find("--loss") != std::string::npos);
+}
+
+TEST_CASE("a scenario that shards is held against code that does not, by the elements") {
+  Expected sharded;
+  sharded.steps =
+      R"({"name": "shards", "op": "reduce_scatter", "over": "dp", "reduce": "avg", "geometry": {"kind": "rows"}})";
+  const ExtractionComparison result = compared(sharded, {});
+  CHECK(result.verdict() == CodeVerdict::same);
+  CHECK(result.ownership == std::vector<std::pair<std::string, int>>{{"a", 2}});
+}
+
+TEST_CASE("a parameter of one alone, or with another shape, is said") {
+  Code renamed;
+  renamed.name = "b";
+  const ExtractionComparison apart = compared({}, renamed);
+  CHECK(apart.verdict() == CodeVerdict::other);
+  CHECK(apart.only_before == std::vector<std::string>{"a"});
+  CHECK(apart.only_after == std::vector<std::string>{"b"});
+  CHECK(compared({}, renamed, {{"a", "b"}}).verdict() == CodeVerdict::same);
+  renamed.name = "block.7.b";
+  Expected layers;
+  layers.parameter = R"({"name": "layer.7.a", "shape": [4, 2]})";
+  CHECK(compared(layers, renamed, {{"layer.*.a", "block.*.b"}}).verdict() == CodeVerdict::same);
+  CHECK_THROWS_AS(compared({}, renamed, {{"c", "b"}}), InputError);
+
+  Code transposed;
+  transposed.shape = "[2, 4]";
+  const ExtractionComparison shapes = compared({}, transposed);
+  CHECK(shapes.verdict() == CodeVerdict::undecided);
+  REQUIRE_FALSE(shapes.undecided.empty());
+  CHECK(shapes.undecided.front().why == "it has another shape in the scenario");
+}
+
+TEST_CASE("other ranks, axes and micro-batches are not compared") {
+  Expected four;
+  four.layout = R"({"dp": 4})";
+  REQUIRE(compared(four, {}).apart.size() == 1);
+  CHECK(compared(four, {}).apart.front() == "The scenario is of 4 ranks, the code ran as 2 ranks.");
+  Expected tensor_parallel;
+  tensor_parallel.layout = R"({"tp": 2})";
+  tensor_parallel.steps = R"({"name": "sum", "op": "all_reduce", "over": "tp"})";
+  REQUIRE_FALSE(compared(tensor_parallel, {}).apart.empty());  // the code's ranks have other data
+  Code two;
+  two.micro_batches = 2;
+  REQUIRE(compared({}, two).apart.size() == 1);
+  CHECK(compared({}, two).apart.front() == "Rank 0 runs 2 micro-batches in optimizer step 0, the scenario has 1.");
+  Code named;
+  named.mesh = R"({"axes": ["data"], "sizes": [2]})";
+  named.data_axes = R"(["data"])";
+  const ExtractionComparison same = compared({}, named);
+  CHECK(same.verdict() == CodeVerdict::same);
+  REQUIRE(same.notes.size() == 1);
+  CHECK(same.notes.front() == "The code's axis data is dp of the scenario.");
+}
+
+TEST_CASE("ranks that yield one gradient are not taken for ranks that yield shares of it") {
+  Code shares;
+  shares.mesh = R"({"axes": ["tp"], "sizes": [2]})";
+  shares.data_axes = "[]";
+  shares.factor = "1";
+  shares.partial = R"(, "partial": ["tp"])";
+  Expected partial;
+  partial.layout = R"({"tp": 2})";
+  partial.parameter = R"({"name": "a", "shape": [4, 2], "partial": ["tp"]})";
+  partial.steps = R"({"name": "sum", "op": "all_reduce", "over": "tp"})";
+  CHECK(compared(partial, shares).verdict() == CodeVerdict::same);
+
+  Code replicas = shares;
+  replicas.partial.clear();
+  replicas.placed = R"(, "placed": ["tp"])";
+  const ExtractionComparison other = compared(partial, replicas);
+  CHECK(other.gradients.empty());  // the same sum of both
+  REQUIRE(other.placements.size() == 1);
+  CHECK(other.placements.front() ==
+        "Ranks along tp yield one gradient of a in the code, and shares of it in the scenario.");
+  CHECK(other.verdict() == CodeVerdict::other);
+
+  Expected whole = partial;
+  whole.parameter = R"({"name": "a", "shape": [4, 2]})";
+  const ExtractionComparison twice = compared(whole, replicas);  // one gradient, which both count twice
+  CHECK(twice.placements.empty());
+  CHECK(twice.verdict() == CodeVerdict::same);
+  whole.steps = R"({"name": "mean", "op": "all_reduce", "over": "tp", "reduce": "avg"})";
+  CHECK(compared(whole, replicas).gradients.size() == 1);
+}
+
+TEST_CASE("boxes of a parameter are compared by its row-major indices") {
+  Expected columns;
+  columns.layout = R"({"tp": 2})";
+  columns.parameter = R"({"name": "a", "shape": [4, 2], "shard": {"tp": 1}})";
+  columns.steps = R"({"name": "same", "op": "scale", "by": "1"})";
+  const auto box = [](int rank) {
+    const std::string from = std::to_string(rank), to = std::to_string(rank + 1);
+    return R"({"ranks": [[)" + from + ", " + to + R"(]], "played": [)" + from + R"(], "events": [
+    {"event": "parameter", "id": 0, "name": "a", "shape": [4, 2], "placed": ["tp"], "pieces": [{"box": [[0, 4], [)" +
+           from + ", " + to + R"(]]}]},
+    {"event": "contribution", "step": 0, "micro_batch": 0, "parameter": 0, "piece": 0, "source": 0},
+    {"event": "result", "step": 0, "parameter": 0, "piece": 0, "content": [[0, 4, [["1", 0, 0]]]]},
+    {"event": "step", "step": 0, "micro_batches": 1, "tokens": [null]}, {"event": "end"}]})";
+  };
+  const std::string text =
+      R"({"lockstep_extract": 1, "world": 2, "mesh": {"axes": ["tp"], "sizes": [2]}, "data_axes": [],
+      "loss": "local_mean", "programs": [)" +
+      box(0) + ", " + box(1) + "]}";
+  const ExtractionComparison result = compare_with_scenario(*scenario(columns), source("step.json", text));
+  CHECK(result.verdict() == CodeVerdict::same);
+  CHECK(result.elements == 8);
+  CHECK(result.ownership.empty());
+
+  columns.parameter = R"({"name": "a", "shape": [4, 2], "shard": {"tp": 0}})";  // rows: others hold what it holds
+  const ExtractionComparison rows = compare_with_scenario(*scenario(columns), source("step.json", text));
+  CHECK(rows.verdict() == CodeVerdict::other);
+}
