@@ -3,6 +3,7 @@
 tests/python/test_weights.py."""
 
 import ast
+import importlib
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "code_mutants"))
 
 from mutants import LIKELY, draw, is_python, mutants_of
+from planting import PREPARED, plant, prepare
 
 SOURCE = b'''"""Nothing here is broken: 1 + 1."""
 LIMIT = 1 + 1
@@ -26,6 +28,8 @@ def reduce(grads, group, op=1 + 1):
             async_op=op)
         work.wait()
         grads[at] /= 4
+    for grad in grads:
+        kept = grad.view(-1)
     logger.info("done %d" % (2 + 2))
 '''
 FOUND = [
@@ -36,10 +40,18 @@ FOUND = [
     (10, "other group", "group", "None"),
     (10, "reduction", "ReduceOp.SUM", "ReduceOp.AVG"),
     (10, "reduction", "ReduceOp.SUM", "ReduceOp.MAX"),
+    (10, "missing keyword", ", op=ReduceOp.SUM", ""),
+    (10, "missing keyword", ", group=group", ""),
+    (10, "missing keyword", ",\n            async_op=op", ""),
     (11, "other way to wait", "op", "not (op)"),
     (12, "missing wait", "work.wait()", "pass"),
     (13, "constant", "4", "5"),
     (13, "missing statement", "grads[at] /= 4", "pass"),
+    (14, "shorter loop", "grads", "list(grads)[1:]"),
+    (14, "shorter loop", "grads", "list(grads)[:-1]"),
+    (15, "lost sign", "-1", "1"),
+    (15, "constant", "1", "2"),
+    (15, "missing call", "grad.view(-1)", "grad"),
 ]
 
 
@@ -68,3 +80,19 @@ def test_the_same_seed_draws_the_same_and_as_many_of_one_line_as_of_another():
     # And what training runs before what only makes what it needs.
     lines = [one.line for one in draw(found, {10, 12}, {7}, 1)]
     assert 7 in lines and 7 not in lines[:lines.index(7)] and set(lines[lines.index(7):]) == {7}
+
+
+def test_a_loaded_function_gets_the_code_of_the_mutant_wherever_it_was_imported(tmp_path, monkeypatch):
+    source = b"class Sum:\n    def of(self, a, b):\n        return a + b\n\ndef other(a):\n    return a - 1\n"
+    (tmp_path / "planted_here.py").write_bytes(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("planted_here")
+    of = module.Sum().of
+    prepare("planted_here.py")
+    (mutant,) = [one for one in mutants_of("planted_here.py", source) if one.new.strip() == "-"]
+    assert of(5, 3) == 8 and plant(mutant) == 1 and of(5, 3) == 2 and module.other(5) == 4
+    del module.other
+    PREPARED.clear()
+    with pytest.raises(LookupError, match="no function of .*planted_here.py has line 6"):
+        prepare("planted_here.py")
+        plant(next(one for one in mutants_of("planted_here.py", source) if one.line == 6))

@@ -6,8 +6,11 @@ The second says whether what optimizers get is another one; it knows nothing of 
 """
 
 import argparse
+import gc
+import hashlib
 import json
 import os
+import pickle
 import shutil
 import sys
 import tempfile
@@ -24,7 +27,8 @@ import document
 import extracting
 import running
 from cases import FRAMEWORKS, cases_of
-from mutants import Mutant, draw, is_python, mutants_of
+from mutants import Mutant, draw, mutants_of
+from planting import module_of, plant, prepare
 
 
 def say(text):
@@ -38,38 +42,56 @@ def load(frameworks):
     ranks.load()
     for framework in frameworks:
         framework.load()
+        for file in framework.files:
+            prepare(file)
+    gc.freeze()  # forks need not copy what a collection of garbage only looks through
 
 
-def judged(case, mutant, right, folder, is_changing=False):
-    """A row of the figures: what ranks that really run get, and what the extraction says. `is_changing`: it says nothing of those that change no gradient."""
-    row = {"framework": case.framework.name, "case": case.name, "ranks": case.ranks, "mutant": asdict(mutant)}
-    how, why, steps, _ = running.run(case, mutant, folder, limit=240)
-    row["runs"], row["why"] = (running.compared(steps, right["plain"]), "") if how == running.SAME else (how, why)
-    if is_changing and row["runs"] != running.OTHER:
-        return row
-    begin = time.time()
-    row["extracted"], row["said"] = extracting.extract(case, mutant, folder, limit=300)
-    row["seconds"] = round(time.time() - begin, 1)
-    if row["runs"] == running.OTHER:  # is it what becomes of gradients, or what backward yields?
-        how, why, steps, _ = running.run(case, mutant, folder, noise=True, limit=240)
-        row["reduces"] = running.compared(steps, right["noise"]) if how == running.SAME else how
-    return row
+def run(cases, mutant, folder):
+    """A row of the figures: what ranks that really run get with the first of these scripts whose gradients the mutant changes, or with the last."""
+    plant(mutant)
+    for case, right in cases:
+        row = {"framework": case.framework.name, "case": case.name, "ranks": case.ranks, "mutant": asdict(mutant), "tried": [one.name for one, _ in cases]}
+        how, why, steps, _ = running.run(case, folder, limit=240)
+        row["runs"], row["why"] = (running.compared(steps, right["plain"]), "") if how == running.SAME else (how, why)
+        if row["runs"] == running.OTHER:  # is it what becomes of gradients, or what backward yields?
+            how, why, steps, _ = running.run(case, folder, noise=True, limit=240)
+            row["reduces"] = running.compared(steps, right["noise"]) if how == running.SAME else how
+        if row["runs"] not in (running.SAME, running.ROUNDED):
+            break
+    return dict(row, tried=row["tried"][:row["tried"].index(case.name) + 1])
 
 
 def baseline(case, folder):
-    """What ranks get without a mutant, twice, and which lines of each file they run. None where the case is not right or says something else each time."""
-    verdict, said = extracting.extract(case, None, folder, jobs=2)
-    if verdict != extracting.MATCH:
-        say("%s %s is not right: %s: %s" % (case.framework.name, case.name, verdict, said))
-        return None
+    """What ranks get without a mutant, and which lines of each file they run. None where they get something else each time."""
     right = {}
-    traced, *found = [running.run(case, None, folder, files=case.framework.files), running.run(case, None, folder), running.run(case, None, folder, noise=True)]
+    traced, *found = [running.run(case, folder, files=case.framework.files), running.run(case, folder), running.run(case, folder, noise=True)]
     if any(how != running.SAME for how, *_ in (traced, *found)) or running.compared(traced[2], found[0][2]) != running.SAME:
         say("%s %s does not run, or not alike: %s" % (case.framework.name, case.name, [one[:2] for one in (traced, *found)]))
         return None
     right["plain"], right["noise"] = (one[2] for one in found)
     right["lines"] = {file: [{line for where, line in lines if where == file} for lines in traced[3]] for file in case.framework.files}
     return right
+
+
+def baselines(cases, folder):
+    """[(case, baseline)] of those that have one. They are kept in the folder for as long as script, tool and files are what they were."""
+    os.makedirs(folder, exist_ok=True)
+    found = []
+    for case in cases:
+        sources = [Path(case.script), HERE / "running.py", *(Path(module_of(file).__file__) for file in case.framework.files)]
+        name = hashlib.sha256(b"".join(one.read_bytes() for one in sources) + repr((case.arguments, case.ranks, case.calls)).encode()).hexdigest()[:16]
+        path = os.path.join(folder, "%s-%s.pickle" % (case.framework.name, name))
+        if not os.path.exists(path):
+            with tempfile.TemporaryDirectory(prefix="lockstep-code-mutants-") as own:
+                right = baseline(case, own)
+            with open(path + ".part", "wb") as file:
+                pickle.dump(right, file)
+            os.rename(path + ".part", path)
+        right = pickle.loads(Path(path).read_bytes())
+        if right:
+            found.append((case, right))
+    return found
 
 
 class Pool:
@@ -102,9 +124,8 @@ class Pool:
         if status == 0:
             row = json.loads(Path(folder, "row.json").read_text(encoding="utf-8"))
             self.rows.append(row)
-            if "extracted" in row:
-                self.out.write(json.dumps(row) + "\n")
-                self.out.flush()
+            self.out.write(json.dumps(row) + "\n")
+            self.out.flush()
         shutil.rmtree(folder, ignore_errors=True)
 
     def end(self):
@@ -122,41 +143,51 @@ def measure(arguments):
     load(frameworks)
     rows = []
     for framework in frameworks:
-        folder = tempfile.mkdtemp(prefix="lockstep-code-mutants-")
-        cases = [(case, baseline(case, folder)) for case in cases_of(framework) if not arguments.case or case.name in arguments.case]
-        shutil.rmtree(folder, ignore_errors=True)
-        cases = [(case, right) for case, right in cases if right]
-        say("%s: %d cases are right" % (framework.name, len(cases)))
+        cases = baselines([case for case in cases_of(framework) if not arguments.case or case.name in arguments.case], os.path.join(os.path.dirname(arguments.output), "code-mutants"))
+        say("%s: %d cases run" % (framework.name, len(cases)))
         for file in framework.files:
-            if arguments.file and arguments.file not in file:
-                continue
-            rows += measure_file(arguments, file, cases)
-    return rows
+            if not arguments.file or arguments.file in file:
+                rows += measure_file(arguments, file, cases)
+    if arguments.run:
+        return rows
+    drawn = {document.place_of(row) for row in rows}
+    return [row for row in extract_rest(arguments) if document.place_of(row) in drawn]
+
+
+def measured(paths, file):
+    """By mutant of the file: the scripts with which it was run and changed nothing, or None where it changed something, or ended in an error."""
+    found = {}
+    for row in [row for path in paths if path.exists() for row in document.read(path)]:
+        if row["mutant"]["file"] == file:
+            key = document.key_of(Mutant(**row["mutant"]))
+            changes = row["runs"] not in (running.SAME, running.ROUNDED) or found.get(key, ()) is None
+            found[key] = None if changes else found.get(key, set()) | {row["case"], *row.get("tried", ())}
+    return found
 
 
 def measure_file(arguments, file, cases):
-    from planting import module_of
-
     before, training = (set().union(*(right["lines"][file][place] for _, right in cases)) for place in (0, 1))
     text = Path(module_of(file).__file__).read_bytes()
-    drawn = draw(mutants_of(file, text), training, before - training, arguments.seed)
-    say("%s: %d mutants on %d lines that are run" % (file, len(drawn), len(training | before)))
-    known = [path for path in (document.FIGURES, Path(arguments.output)) if path.exists()] if arguments.new else []
-    measured = {document.key_of(Mutant(**row["mutant"])) for path in known for row in document.read(path)}
+    found = mutants_of(file, text)
+    drawn = draw(found, training, before - training, arguments.seed)
+    say("%s: %d mutants, %d on %d lines that are run, %d on those that training runs" %
+        (file, len(found), len(drawn), len(training | before), sum(one.line in training for one in drawn)))
+    known = measured([document.FIGURES, Path(arguments.output)], file) if arguments.new else {}
     with open(arguments.output, "a", encoding="utf-8") as out:
         pool, end = Pool(arguments.jobs, out), time.time() + 60 * arguments.minutes
         for number, mutant in enumerate(drawn):
             if sum(map(wanted, pool.rows)) >= arguments.each or time.time() > end or number >= arguments.most:
                 break
-            if not is_python(mutant, text) or document.key_of(mutant) in measured:
-                continue
+            done = known.get(document.key_of(mutant), set())
             by_place = [[one for one in cases if mutant.line in one[1]["lines"][file][place]] for place in (1, 0)]
             there = by_place[0] or by_place[1]
-            case, right = there[number % len(there)]
-            pool.start(lambda folder, case=case, right=right, mutant=mutant: judged(case, mutant, right, folder, arguments.changing))
+            there = there[number % len(there):] + there[:number % len(there)]
+            there = [] if done is None else [one for one in there if one[0].name not in done][:max(0, arguments.scripts - len(done))]
+            if there:
+                pool.start(lambda folder, there=there, mutant=mutant: run(there, mutant, folder))
         rows = pool.end()
     say("%s: %s" % (file, ", ".join("%d %s" % pair[::-1] for pair in sorted(Counter(row["runs"] for row in rows).items()))))
-    return [row for row in rows if "extracted" in row]
+    return rows
 
 
 def plain(text):
@@ -166,8 +197,6 @@ def plain(text):
 def known(file):
     """Mutants of which it is known what an extraction says: {"file", "case", "old", "new", "place" among those that
     are so, "extracted", "said"}; with nothing in "old" none. How many say something else."""
-    from planting import module_of
-
     wanted = json.loads(Path(file).read_text(encoding="utf-8"))
     frameworks = [one for one in FRAMEWORKS.values() if any(row["file"] in one.files for row in wanted)]
     load(frameworks)
@@ -210,19 +239,37 @@ def at_size(arguments):
     return rows
 
 
+def extract_rest(arguments):
+    """Those of the output that no extraction has seen: all, or those alone that change a gradient."""
+    return extracted(arguments, [row for row in document.read(arguments.output) if "extracted" not in row and (wanted(row) or not arguments.changing)])
+
+
 def again(arguments):
     """Those of the output that were a match or undecided, extracted again, after a change of lockstep: what ranks that run do does not depend on it."""
-    there = [row for row in document.read(arguments.output) if row["extracted"] in (extracting.MATCH, extracting.UNDECIDED)]
-    there.sort(key=lambda row: not document.is_survivor(row))
-    there = there[:arguments.most]
+    return extracted(arguments, [row for row in document.read(arguments.output) if row.get("extracted") in (extracting.MATCH, extracting.UNDECIDED)])
+
+
+def extracted(arguments, there):
+    """The output, with these of its rows extracted, of each script whose right code is a match."""
+    there = [row for row in there if (not arguments.framework or row["framework"] in arguments.framework) and (not arguments.case or row["case"] in arguments.case)
+             and (not arguments.file or arguments.file in row["mutant"]["file"])]
+    there = sorted(there, key=lambda row: not wanted(row))[:arguments.most]
     frameworks = [FRAMEWORKS[name] for name in sorted({row["framework"] for row in there})]
     load(frameworks)
     with open(arguments.output, "a", encoding="utf-8") as out:
-        pool = Pool(arguments.jobs, out)
-        for row in there:
-            framework = FRAMEWORKS[row["framework"]]
-            case = next(one for one in cases_of(framework) if one.name == row["case"])
-            pool.start(lambda folder, row=row, case=case: extracted_at(case, row, folder, row["ranks"]))
+        pool, end = Pool(arguments.jobs, out), time.time() + 60 * arguments.minutes
+        for case in [case for framework in frameworks for case in cases_of(framework)]:
+            own = [row for row in there if (row["framework"], row["case"]) == (case.framework.name, case.name)]
+            if not own or time.time() > end:
+                continue
+            with tempfile.TemporaryDirectory(prefix="lockstep-code-mutants-") as folder:
+                verdict, said = extracting.extract(case, None, folder, jobs=arguments.jobs)
+            if verdict != extracting.MATCH:
+                say("%s %s is not right: %s: %s" % (case.framework.name, case.name, verdict, said))
+                continue
+            for row in own:
+                if time.time() < end:
+                    pool.start(lambda folder, row=row, case=case: extracted_at(case, row, folder, row["ranks"]))
         pool.end()
     return document.read(arguments.output)
 
@@ -248,21 +295,25 @@ def main():
     parser.add_argument("--known", metavar="FILE", help="only extracts the mutants that the file lists; exit status 1 where one has another outcome")
     parser.add_argument("--at", type=int, metavar="RANKS", help="extracts those of tools/code_mutants/figures.jsonl that change a gradient at so many ranks")
     parser.add_argument("--new", action="store_true", help="leaves out those that are in tools/code_mutants/figures.jsonl, or in the output")
-    parser.add_argument("--changing", action="store_true", help="only extracts those that change a gradient, and only writes these")
+    parser.add_argument("--scripts", type=int, default=1, metavar="N", help="of a mutant that changes nothing so many scripts are tried that run its line (default 1)")
+    parser.add_argument("--run", action="store_true", help="only runs them; --extract goes on with what is in the output")
+    parser.add_argument("--extract", action="store_true", help="extracts those of the output that were only run")
+    parser.add_argument("--changing", action="store_true", help="only extracts those that change a gradient")
     parser.add_argument("--again", action="store_true", help="extracts again those of the output that were a match or undecided")
     parser.add_argument("--read", action="store_true", help="only counts what is there")
     parser.add_argument("--write", action="store_true", help="with --read: adds it to tools/code_mutants/figures.jsonl, and writes docs/code-mutants.md")
     arguments = parser.parse_args()
     if arguments.known:
         return 1 if known(arguments.known) else 0
-    rows = document.read(arguments.output) if arguments.read else again(arguments) if arguments.again else at_size(arguments) if arguments.at else measure(arguments)
+    rows = document.read(arguments.output) if arguments.read else extract_rest(arguments) if arguments.extract else again(arguments) if arguments.again else at_size(arguments) if arguments.at else measure(arguments)
     if arguments.write:
+        rows = [row for row in rows if "extracted" in row]
         with open(document.FIGURES, "a", encoding="utf-8") as file:
             file.writelines(json.dumps(document.short(row)) + "\n" for row in rows)
         rows = document.read(document.FIGURES)
         document.FIGURES.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         document.write(rows)
-    reasons = document.reasons()
+    reasons, rows = document.reasons(), [row for row in rows if "extracted" in row]
     print(document.table(rows))
     print(document.listed(rows, reasons))
     return 1 if any(document.is_unexplained(row, reasons) for row in rows) else 0

@@ -27,7 +27,8 @@ class Fsdp2(Framework):
     name = "fsdp2"
     modules = ("torch.distributed.fsdp", "torch.distributed.tensor.parallel")
     files = ("torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py", "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py")
-    cases = {"accumulated": 4, "each": 4, "replicated": 4, "mixed": 4, "divided": 4, "accumulated_mixed": 4, "replicated_mixed": 4, "sometimes": 4, "prefetched": 4}
+    cases = {"accumulated": 4, "each": 4, "replicated": 4, "mixed": 4, "divided": 4, "accumulated_mixed": 4, "replicated_mixed": 4, "sometimes": 4, "prefetched": 4,
+             "copies": 4, "grouped": 4}
 
 
 class OnCpu(Framework):
@@ -51,7 +52,13 @@ class Megatron(OnCpu):
     files = ("megatron/core/distributed/finalize_model_grads.py", "megatron/core/distributed/param_and_grad_buffer.py",
              "megatron/core/distributed/distributed_data_parallel.py")
     losses = {"tokens": "token_sum"}
-    cases = {"pipeline": 8, "stages": 4, "sequences": 4, "overlap": 4, "tokens": 4, "average": 4, "alone": 4, "padded": 4, "instances": 4, "exact": 4, "mixed": 4}
+    cases = {"pipeline": 8, "stages": 4, "sequences": 4, "overlap": 4, "tokens": 4, "average": 4, "alone": 4, "padded": 4, "instances": 4, "exact": 4, "mixed": 4, "chunks": 4,
+             "experts": 4, "biased": 4}
+
+    def load(self):
+        os.environ["TORCH_COMPILE_DISABLE"] = "1"  # as the script does, but torch is loaded
+        importlib.import_module("torch._dynamo.config").disable = True
+        super().load()
 
 
 class DeepSpeed(Framework):

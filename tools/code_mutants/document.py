@@ -21,14 +21,14 @@ def key_of(mutant):
     return mutant.file, mutant.begin, mutant.end, mutant.new
 
 
+def place_of(row):
+    return *key_of(Mutant(**row["mutant"])), row["case"], row["ranks"]
+
+
 def read(path):
-    """One row for each mutant and number of ranks, the last."""
+    """One row for each mutant, script and number of ranks, the last."""
     rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
-    found = {}
-    for row in rows:
-        mutant = row["mutant"]
-        found[mutant["file"], mutant["begin"], mutant["end"], mutant["new"], row["case"], row["ranks"]] = row
-    return list(found.values())
+    return list({place_of(row): row for row in rows}.values())
 
 
 def short(row):

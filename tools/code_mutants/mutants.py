@@ -15,8 +15,11 @@ REDUCTIONS = {"SUM": ["AVG", "MAX"], "AVG": ["SUM", "MAX"], "MAX": ["SUM"], "MIN
 COLLECTIVES = ("all_reduce", "allreduce", "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_base", "all_gather", "all_gather_into_tensor",
                "allgather_fn", "reduce_scatter_fn", "broadcast", "all_to_all", "all_to_all_single", "send", "recv", "barrier", "reduce_scatter_comm", "all_gather_comm",
                "reduce_scatter_coalesced", "all_to_all_quant_reduce", "dist_reduce_scatter_func", "dist_all_gather_func")
+# Methods whose result takes the place of the tensor.
+OF_TENSORS = ("to", "type", "float", "clone", "detach", "view", "view_as", "reshape", "flatten", "contiguous", "narrow", "chunk", "t", "sum", "mul", "div", "div_", "mul_", "add_")
 # Of these a third change gradients, of all others a tenth: most raise an error or change nothing.
-LIKELY = ("reduction", "missing collective", "missing wait", "other way to wait", "other group", "range", "arithmetic", "missing statement", "comparison")
+LIKELY = ("reduction", "missing collective", "missing wait", "other way to wait", "other group", "range", "arithmetic", "missing statement", "comparison",
+          "shorter loop", "missing call", "missing keyword")
 # Left out: without these only time, memory, words or a refusal of what nobody does differ.
 NO_LOSS = ("logger", "logging", "log_dist", "log_rank", "print", "warn", "record_function", "nvtx", "timers", "see_memory_usage", "raise ", "assert ",
            "empty_cache", "range_push", "range_pop", "print_rank_0", "instrument", "_raise_assert")
@@ -39,7 +42,7 @@ class Mutant:
 
     def said(self):
         old, new = (" ".join(side.split()) for side in (self.old, self.new))
-        return "without `%s`" % old if new == "pass" else "`%s` becomes `%s`" % (old, new)
+        return "without `%s`" % old.lstrip(", ") if new in ("pass", "") and self.kind.startswith("missing") else "`%s` becomes `%s`" % (old, new)
 
 
 def called(node):
@@ -170,6 +173,12 @@ class Finder(ast.NodeVisitor):
             for other in REDUCTIONS[node.attr]:
                 self.add("reduction", node, "%s.%s" % (self.of(node.value), other))
 
+    def on_For(self, node):
+        """One that is off by one: without the first, without the last."""
+        if called(node.iter) != "range" and not self.of(node.iter).startswith("("):
+            for part in ("[1:]", "[:-1]"):
+                self.add("shorter loop", node.iter, "list(%s)%s" % (self.of(node.iter), part))
+
     def on_UnaryOp(self, node):
         if isinstance(node.op, ast.USub):
             self.add("lost sign", node, self.of(node.operand))
@@ -192,11 +201,23 @@ class Finder(ast.NodeVisitor):
                 begin, end = self.span(one)[0], self.span(other)[1]
                 between = self.text[self.span(one)[1]:self.span(other)[0]].decode()
                 self.add("swapped arguments", node, self.of(other) + between + self.of(one), begin, end)
+        if name in OF_TENSORS and isinstance(node.func, ast.Attribute):
+            self.add("missing call", node, self.of(node.func.value))
+        if len(node.args) + len(node.keywords) > 1:
+            for keyword in node.keywords:
+                self.without_keyword(node, keyword)
         for keyword in node.keywords:
             if keyword.arg in ("group", "process_group", "pg") and self.of(keyword.value) != "None":
                 self.add("other group", keyword.value, "None")
             elif keyword.arg == "async_op" and not isinstance(keyword.value, ast.Constant):
                 self.add("other way to wait", keyword.value, "not (%s)" % self.of(keyword.value))
+
+    def without_keyword(self, node, keyword):
+        """The call with what the parameter is by default."""
+        before = [self.span(one)[1] for one in (*node.args, *node.keywords) if self.span(one)[1] <= self.span(keyword)[0]]
+        begin, end = max(before, default=self.span(keyword)[0]), self.span(keyword)[1]
+        if before and keyword.arg and not isinstance(node.args[-1] if node.args else None, ast.GeneratorExp):
+            self.add("missing keyword", keyword, "", begin, end)
 
 
 def mutants_of(file, text):

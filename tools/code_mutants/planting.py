@@ -29,14 +29,27 @@ def module_of(file):
     return next(module for module in list(sys.modules.values()) if (getattr(module, "__file__", None) or "").endswith("/" + file))
 
 
-def plant(mutant):
-    """How many functions were changed, which is one in most cases. Raises LookupError where there is none, as one that is not loaded."""
-    path = module_of(mutant.file).__file__
+PREPARED = {}  # by file: its path, its source, its code as it is, and the functions that have it
+
+
+def prepare(file):
+    """Finds the functions of a file, for which all objects of the process are gone through: forks of this one need not do it again."""
+    path = module_of(file).__file__
     text = Path(path).read_bytes()
-    before, after = codes(text, path), codes(mutant.written(text), path)
+    functions = [one for one in gc.get_objects() if type(one) is types.FunctionType and one.__code__.co_filename == path]
+    PREPARED[file] = path, text, codes(text, path), functions
+
+
+def plant(mutant):
+    """How many functions were changed, which is one in most cases. Raises LookupError where there is none, as one that is not loaded, and SyntaxError where the
+    mutant is no Python."""
+    if mutant.file not in PREPARED:
+        prepare(mutant.file)
+    path, text, before, functions = PREPARED[mutant.file]
+    after = codes(mutant.written(text), path)
     changed = {key for key in before if before[key] != after.get(key)}
     count = 0
-    for function in [one for one in gc.get_objects() if isinstance(one, types.FunctionType) and one.__code__.co_filename == path]:
+    for function in functions:
         key = function.__code__.co_qualname, function.__code__.co_firstlineno
         if key in changed:
             function.__code__ = after[key]

@@ -2,6 +2,7 @@
 """Ranks that really run, on gloo: what their optimizers get, bit by bit. Takes nothing from the extraction but the environment that torchrun gives, and for
 frameworks that know nothing but CUDA what leads them to the CPU."""
 
+import glob
 import hashlib
 import os
 import pickle
@@ -107,7 +108,7 @@ class Lines:
         return self.line
 
 
-def rank_of(case, mutant, path, rank, port, noise, files):
+def rank_of(case, path, rank, port, noise, files):
     """One rank: writes what its optimizers got, or how it ended, into the file `path`."""
     from lockstep.extracting.environment import environment
 
@@ -116,10 +117,6 @@ def rank_of(case, mutant, path, rank, port, noise, files):
 
     torch.set_num_threads(1)
     case.framework.before_running()
-    if mutant is not None:
-        from planting import plant
-
-        plant(mutant)
     gradients, lines, error = Gradients(rank, noise, STEPS * case.calls), Lines(files) if files else None, None
     gradients.install()
     sys.argv = [case.script, *case.arguments]
@@ -150,7 +147,19 @@ def seconds_of(process):
         return 0.0
 
 
-def run(case, mutant, folder, noise=False, files=(), limit=60):
+def is_ready(process):
+    """Whether one of its threads would compute, and may have to wait for a processor."""
+    for path in glob.glob("/proc/%d/task/*/stat" % process):
+        try:
+            with open(path, encoding="ascii") as file:
+                if file.read().rsplit(")", 1)[1].split()[0] == "R":
+                    return True
+        except OSError:
+            pass
+    return False
+
+
+def run(case, folder, noise=False, files=(), limit=60):
     """(how it ended, a sentence, the gradients of all ranks, lines of `files` that were run before the first forward pass, and since). As each rank is a fork of this process, it has loaded all."""
     port, paths, children = free_port(), [], {}
     for rank in range(case.ranks):
@@ -164,7 +173,7 @@ def run(case, mutant, folder, noise=False, files=(), limit=60):
                 output = os.open(os.path.join(folder, "output-%d" % rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 os.dup2(output, 1)
                 os.dup2(output, 2)
-                rank_of(case, mutant, path, rank, port, noise, files)
+                rank_of(case, path, rank, port, noise, files)
             finally:
                 os._exit(1)
         children[child] = rank
@@ -175,7 +184,7 @@ def run(case, mutant, folder, noise=False, files=(), limit=60):
         if not ended:
             time.sleep(0.02)
             now = sum(map(seconds_of, children))
-            if now > computed + 0.05:
+            if now > computed + 0.05 or (time.time() > idle + 1 and any(map(is_ready, children))):
                 idle, computed = time.time(), now
         elif ended in children:
             rank = children.pop(ended)

@@ -23,24 +23,38 @@ class Sometimes(nn.Sequential):
         return self[2](self[0](inputs) if self.count % 2 else self[1](self[0](inputs)))
 
 
+class Rows(nn.Module):
+    """A linear layer that keeps its weight transposed."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(inputs, outputs) / inputs)
+
+    def forward(self, inputs):
+        return inputs @ self.weight
+
+
 class Block(nn.Module):
-    def __init__(self, size):
+    def __init__(self, size, last=nn.Linear):
         super().__init__()
         self.norm = nn.LayerNorm(8)
         self.up = nn.Linear(8, size)
-        self.down = nn.Linear(size, 8)
+        self.down = last(size, 8)
 
     def forward(self, inputs):
         return inputs + self.down(torch.tanh(self.up(self.norm(inputs))))
 
 
 def sharded(size=10, shape=None, kind=nn.Sequential, **options):
-    """Two blocks that are units, and what is left. Of many ranks each has more than the 16 numbers that an extraction takes for counts."""
+    """Two blocks that are units, and what is left. Of many ranks each has more than the 16 numbers that an extraction takes for counts, and rows of each matrix:
+    one of 8 rows is gathered as one of a row for each rank."""
     world = dist.get_world_size()
-    size, last = (size, 8) if world <= 8 else (4 * world + size, 4 * world)
+    even = "shard_placement_fn" in options  # what is not sharded in its rows has parts of one size
+    rows = nn.Linear if world <= 8 or even else Rows
+    size, last = (size, 8) if world <= 8 else (4 * world + (0 if even else size), 4 * world)
     mesh = init_device_mesh("cpu", shape or (world,), mesh_dim_names=("replicate", "shard") if shape else ("shard",))
     torch.manual_seed(3)
-    model = kind(Block(size), Block(size), nn.Linear(8, last))
+    model = kind(Block(size, rows), Block(size, rows), nn.Linear(8, last))
     for block in model[:2]:
         fully_shard(block, mesh=mesh, **options)
     return fully_shard(model, mesh=mesh, **options)
@@ -75,7 +89,7 @@ def replicated():
 def mixed():
     """Weights in bfloat16, gradients in float32, matrices sharded in their second dimension, which takes other ways through the buffers."""
     train(sharded(size=16, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
-                  shard_placement_fn=lambda parameter: Shard(parameter.dim() - 1)))
+                  shard_placement_fn=lambda parameter: Shard(parameter.dim() - 1 if dist.get_world_size() <= 8 else parameter.shape.index(max(parameter.shape)))))
 
 
 def divided():
@@ -113,6 +127,24 @@ def prefetched():
     model[0].set_modules_to_forward_prefetch([model[1]])
     model[1].set_modules_to_backward_prefetch([model[0]])
     train(model)
+
+
+def copies():
+    """Each rank has all, as under DDP: shards of one rank each, and an all-reduce."""
+    train(sharded(shape=(dist.get_world_size(), 1)))
+
+
+def grouped():
+    """Both blocks are one unit, of which a part of the weights does not learn, and one gets no gradient."""
+    world = dist.get_world_size()
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("shard",))
+    torch.manual_seed(3)
+    size, rows, last = (16, nn.Linear, 8) if world <= 8 else (4 * world + 16, Rows, 4 * world)
+    model = Sometimes(Block(size, rows), Block(size, rows), nn.Linear(8, last))
+    model[0].norm.weight.requires_grad_(False)
+    fully_shard(list(model[:2]), mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    train(model, lambda model, is_first: model.set_requires_gradient_sync(not is_first))
 
 
 if __name__ == "__main__":
