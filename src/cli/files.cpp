@@ -45,7 +45,10 @@ InFolder found_scenario(const fs::path& path) {
   if (!text) return InFolder::taken;
   const auto has = [&](const char* word) { return text->find(word) != std::string::npos; };
   // As nearly all scenarios begin; they are read once more anyway.
-  if (has("\"lockstep\"") && has("\"layout\"") && has("\"schedule\"")) return InFolder::taken;
+  const std::size_t brace = text->find_first_not_of(" \t\r\n");
+  const std::size_t first = brace == std::string::npos ? brace : text->find_first_not_of(" \t\r\n", brace + 1);
+  const bool begins = first != std::string::npos && (*text)[brace] == '{' && text->substr(first, 10) == "\"lockstep\"";
+  if (begins && has("\"layout\"") && has("\"schedule\"")) return InFolder::taken;
   Diagnostics diagnostics;
   const Json document = parse_json(std::make_shared<const Source>(Source{path.string(), *text}), diagnostics);
   const auto says = [&](const char* key) { return document.find(key) != nullptr; };

@@ -57,7 +57,11 @@ std::vector<Diagnostic> hints(const ScriptRun& run, const ImportRequest& request
                                   script_seconds)});
     return result;
   }
-  const std::vector<std::string> unset = unset_variables(run.source->text, request.variables);
+  std::string texts = run.source->text;  // what one of them sets, the others read
+  for (const std::string& text : run.sourced) texts += "\n" + text;
+  std::vector<std::string> set = request.variables;
+  for (const auto& [name, value] : run.batch) set.push_back(name + "=" + value);
+  const std::vector<std::string> unset = unset_variables(texts, set);
   const std::string advice =
       unset.empty() ? "what it takes from its environment is given with --set NAME=VALUE"
                     : fmt::format("it takes from its environment {}: give --set {}=VALUE{}", fmt::join(unset, ", "),
@@ -95,15 +99,28 @@ std::vector<std::string> other_programs(const ScriptRun& run) {
 /// What the script was told, or found, that is not so elsewhere.
 void add_notes(const ScriptRun& run, const std::vector<std::string>& variables, Imported& imported) {
   std::vector<std::string> read;
+  const auto is_given = [&](const std::string& name) {
+    return std::any_of(variables.begin(), variables.end(),
+                       [&](const std::string& one) { return one.starts_with(name + "="); });
+  };
+  const auto is_read = [&](const std::string& name) {
+    return reads_variable(run.source->text, name) ||
+           std::any_of(run.sourced.begin(), run.sourced.end(),
+                       [&](const std::string& text) { return reads_variable(text, name); });
+  };
   for (const auto& [name, value] : first_node_variables()) {
-    const bool given = std::any_of(variables.begin(), variables.end(),
-                                   [&](const std::string& one) { return one.starts_with(name + "="); });
-    if (!given && reads_variable(run.source->text, name))
-      read.push_back(fmt::format("{}, which was {} here", name, value));
+    if (!is_given(name) && is_read(name)) read.push_back(fmt::format("{}, which was {} here", name, value));
   }
   if (!read.empty())
     imported.assumed.push_back(
         fmt::format("It reads {}, as on a first node; --set says otherwise.", fmt::join(read, ", and ")));
+  std::vector<std::string> of_slurm;
+  for (const auto& [name, value] : run.batch) {
+    if (!is_given(name) && is_read(name)) of_slurm.push_back(fmt::format("{} {}", name, value));
+  }
+  if (!of_slurm.empty())
+    imported.assumed.push_back(
+        fmt::format("Its #SBATCH lines say {}; --set says otherwise.", fmt::join(of_slurm, ", ")));
   if (const std::vector<std::string> others = other_programs(run); !others.empty())
     imported.assumed.push_back(
         fmt::format("The script started {} too, which did nothing: what it reads of {} was empty.",

@@ -22,6 +22,8 @@
 #include "src/base/budget.h"
 #include "src/cli/files.h"
 #include "src/cli/options.h"
+#include "src/cli/script_sources.h"
+#include "src/importers/launch_script.h"
 
 namespace lockstep::cli {
 
@@ -192,8 +194,9 @@ std::string missing_folder(const std::string& said) {
 }
 
 /// One try, in which the folders `made` are there.
-ScriptRun run_once(const std::string& script, const fs::path& visible, const std::vector<std::string>& variables,
-                   const std::vector<std::string>& arguments, const std::vector<std::string>& made, std::string& all) {
+ScriptRun run_once(const std::string& script, const fs::path& visible, const std::map<std::string, std::string>& batch,
+                   const std::vector<std::string>& variables, const std::vector<std::string>& arguments,
+                   const std::vector<std::string>& made, std::string& all) {
   ScriptRun run;
   const TemporaryFolder folder;
   const fs::path said = folder.path() / "said", driver = folder.path() / "script_run.sh";
@@ -203,6 +206,7 @@ ScriptRun run_once(const std::string& script, const fs::path& visible, const std
   list.close();
   std::vector<std::string> all_variables;
   for (const auto& [name, value] : first_node_variables()) all_variables.push_back(name + "=" + value);
+  for (const auto& [name, value] : batch) all_variables.push_back(name + "=" + value);
   all_variables.insert(all_variables.end(), variables.begin(), variables.end());  // of two the later one counts
   std::vector<std::string> words = {"bash", driver.string(),  folder.path().string(),
                                     script, visible.string(), std::to_string(all_variables.size())};
@@ -255,11 +259,15 @@ ScriptRun run_script(const std::string& script, const std::vector<std::string>& 
         "a folder of its own",
         script));
   constexpr std::size_t most_folders = 3;
+  const std::map<std::string, std::string> batch = importers::batch_variables(source->text);
+  const std::vector<std::string> sourced = sourced_texts(source->text, path.parent_path(), visible);
   std::vector<std::string> made;
   while (true) {
     std::string said;
-    ScriptRun run = run_once(path.string(), visible, variables, arguments, made, said);
+    ScriptRun run = run_once(path.string(), visible, batch, variables, arguments, made, said);
     run.source = source;
+    run.sourced = sourced;
+    run.batch = batch;
     const std::string missing = run.status > 0 && run.commands.empty() ? missing_folder(said) : "";
     if (missing.empty() || made.size() == most_folders || std::find(made.begin(), made.end(), missing) != made.end())
       return run;

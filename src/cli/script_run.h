@@ -17,6 +17,8 @@ const std::map<std::string, std::string>& embedded_scripts();
 /// What a launch script did when it was run where commands such as torchrun, python and srun write down their words.
 struct ScriptRun {
   std::shared_ptr<const Source> source;            ///< the script
+  std::vector<std::string> sourced;                ///< texts of the scripts that it reads, as far as its own text tells
+  std::map<std::string, std::string> batch;        ///< variables of Slurm, by its #SBATCH lines
   std::vector<std::vector<std::string>> commands;  ///< each once, in the order in which they were started
   std::string said;             ///< the last line that it wrote, but for those of `set -x`; "" where it wrote none
   int status = 0;               ///< of the script; -1: it was stopped, after script_seconds or for what it has written

@@ -9,21 +9,13 @@
 #include <set>
 
 #include "src/importers/formats.h"
+#include "src/importers/redact.h"
 #include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
 namespace lockstep::importers {
 
 namespace {
-
-/// "auto" is what Hugging Face fills in: as if not given. Returns a copy without it.
-Json without_auto(const Json& json) {
-  if (json.is_string() && json.text() == "auto") return Json().at(json.place());
-  if (!json.is_object()) return json;
-  std::vector<Json::Member> members = json.members();
-  for (Json::Member& member : members) member.value = without_auto(member.value);
-  return Json::object(std::move(members), json.place());
-}
 
 struct SequenceParallel {
   std::int64_t sp = 1;
@@ -121,6 +113,33 @@ void check_deepspeed_batch_is_given(ScenarioBuilder& builder) {
                   "configuration has neither");
 }
 
+namespace {
+
+/// In its sections DeepSpeed takes the keys that it knows, and no others (runtime/config_utils.py).
+void refuse_what_deepspeed_does_not_know(ScenarioBuilder& builder) {
+  static const KeyTable table("deepspeed");
+  for (const Setting& setting : builder.settings().all()) {
+    const std::size_t dot = setting.key.find('.');
+    const Json* known = dot == std::string::npos ? nullptr : table.other("sections")->find(setting.key.substr(0, dot));
+    if (known == nullptr || setting.is_auto) continue;  // DeepSpeed drops "auto" before it looks at the key
+    const std::string name = setting.key.substr(dot + 1, setting.key.find('.', dot + 1) - dot - 1);
+    std::vector<std::string> names;
+    for (const Json& one : known->items()) names.push_back(one.text());
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    if (builder.request().ignore_unknown) {
+      builder.leave_out(setting.key);
+      builder.assume(fmt::format("DeepSpeed 0.19.8 refuses {}: what is judged is the configuration without it.",
+                                 shown_key(setting.key)));
+    } else {
+      builder.mistake(setting.key, fmt::format("DeepSpeed 0.19.8 refuses this key: it knows none of that name in {}{}; "
+                                               "--ignore-unknown judges the rest without it",
+                                               setting.key.substr(0, dot), did_you_mean(name, names)));
+    }
+  }
+}
+
+}  // namespace
+
 void refuse_what_deepspeed_removed(ScenarioBuilder& builder) {
   static const std::vector<std::pair<std::string, std::string>> removed = {
       {"nebula", "Nebula checkpointing has been removed"},
@@ -155,12 +174,20 @@ void refuse_what_deepspeed_removed(ScenarioBuilder& builder) {
                                          spare.contains(key) ? "; --ignore-unknown judges the rest without it" : ""));
     }
   }
+  refuse_what_deepspeed_does_not_know(builder);
 }
 
 Settings read_deepspeed(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {
   Settings settings;
   const Json root = read_hjson(source, diagnostics);
-  if (is_configuration(root, source, diagnostics)) flatten(without_auto(root), settings);
+  if (!is_configuration(root, source, diagnostics)) return settings;
+  Settings written;
+  flatten(root, written);
+  for (Setting setting : written.all()) {
+    setting.is_auto = setting.value.is_string() && setting.value.text() == "auto";
+    if (setting.is_auto) setting.value = Json().at(setting.value.place());  // as if not given
+    settings.set(std::move(setting));
+  }
   return settings;
 }
 

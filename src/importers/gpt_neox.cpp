@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "src/base/counted.h"
 #include "src/importers/deepspeed.h"
 #include "src/importers/formats.h"
 #include "src/importers/request.h"
@@ -41,7 +42,7 @@ Settings read_configurations(const ImportRequest& request, Diagnostics& diagnost
 void set_mlp(ScenarioBuilder& builder) {
   const std::string activation = builder.word("activation", "gelu");
   const bool gated = activation.ends_with("glu") || activation == "bilinear";
-  const std::int64_t hidden = builder.integer("hidden_size", 0);
+  const std::int64_t hidden = builder.model_size("hidden", "hidden_size").value_or(0);
   const std::int64_t multiple = builder.integer("mlp_multiple_of", 1);
   std::int64_t size = 4 * hidden;
   if (const auto factor = builder.number("expansion_factor"))
@@ -145,6 +146,23 @@ void set_gpt_neox_model(ScenarioBuilder& builder) {
   builder.assume("A vocabulary of 50257, that of GPT-2: the configuration does not say it; give --size vocab=N.");
 }
 
+/// Where the file says the batch in full, it says how many ranks share it; 0: it does not.
+std::int64_t world_of_batch(ScenarioBuilder& builder, const ScenarioBuilder::Degrees& degrees) {
+  const auto all = builder.integer("train_batch_size"), micro = builder.integer("train_micro_batch_size_per_gpu"),
+             steps = builder.integer("gradient_accumulation_steps");
+  const std::int64_t model = builder.product(degrees);
+  if (!all || !micro || !steps || *all < 1 || *micro < 1 || *steps < 1 || model == 0) return 0;
+  constexpr std::int64_t most = std::int64_t{1} << 20;
+  if (*micro > most || *steps > most || *all % (*micro * *steps) != 0) return 0;
+  const std::int64_t dp = *all / (*micro * *steps);
+  if (dp > largest_import_size / model) return 0;
+  builder.assume(
+      fmt::format("{}: train_batch_size {} / (train_micro_batch_size_per_gpu {} × gradient_accumulation_steps {}) is "
+                  "data-parallel size {}, times {}; --world-size says otherwise.",
+                  counted(dp * model, "rank"), *all, *micro, *steps, dp, text_of(degrees)));
+  return dp * model;
+}
+
 }  // namespace
 
 Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics) {
@@ -161,7 +179,8 @@ Imported import_gpt_neox(const ImportRequest& request, Diagnostics& diagnostics)
                   stages == 0 ? "no pipeline engine: layout.pp = 1" : "layout.pp, option pipe_parallel_size");
   const std::int64_t pp = stages == 0 ? 1 : builder.degree("pipe_parallel_size");
   const std::int64_t tp = builder.degree("model_parallel_size");
-  const std::int64_t world = builder.world_size(builder.given("global_num_gpus") ? "global_num_gpus" : "world_size");
+  std::int64_t world = builder.world_size(builder.given("global_num_gpus") ? "global_num_gpus" : "world_size");
+  if (world == 0) world = world_of_batch(builder, {{"model", tp}, {"pipe", pp}});
   const std::int64_t dp = builder.data_parallel_size(world, {{"model", tp}, {"pipe", pp}});
   builder.axis("tp", tp);
   builder.axis("dp", dp);

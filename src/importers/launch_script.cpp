@@ -42,34 +42,6 @@ std::optional<std::int64_t> value_of(const std::vector<Word>& words, const std::
   return std::nullopt;
 }
 
-/// What the batch system sets, from the `#SBATCH` lines.
-std::map<std::string, std::string> batch_variables(const std::string& text) {
-  std::vector<Word> words;
-  for (std::size_t begin = text.find("#SBATCH"); begin != std::string::npos; begin = text.find("#SBATCH", begin + 1)) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string word;
-    for (std::size_t i = begin + 7; i <= end; ++i) {
-      if (i < end && std::isspace(static_cast<unsigned char>(text[i])) == 0) {
-        word += text[i];
-      } else if (!word.empty()) {
-        words.push_back({std::move(word), {}, ""});
-        word.clear();
-      }
-    }
-  }
-  std::map<std::string, std::string> variables;
-  const auto add = [&](const std::vector<std::string>& flags, const std::vector<std::string>& names) {
-    if (const auto value = value_of(words, flags)) {
-      for (const std::string& name : names) variables[name] = std::to_string(*value);
-    }
-  };
-  add({"-N", "--nodes"}, {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"});
-  add({"--ntasks-per-node"}, {"SLURM_NTASKS_PER_NODE"});
-  add({"--gpus-per-node"}, {"SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"});
-  add({"-n", "--ntasks"}, {"SLURM_NTASKS"});
-  return variables;
-}
-
 std::int64_t world_of(const std::vector<Word>& launcher, const std::map<std::string, std::string>& batch) {
   const auto variable = [&](const char* name) {
     const auto found = batch.find(name);
@@ -179,7 +151,81 @@ std::vector<std::string> notes_of(const std::vector<Word>& arguments, const std:
   return notes;
 }
 
+/// Whether the word stands in the script as all arguments of a function, or of the script itself.
+bool is_all_arguments(const Word& word, const Source& script) {
+  return !word.unresolved.empty() && word.text == std::string(1, unknown_text) && word.place.source.get() == &script &&
+         script.text.compare(word.place.begin, word.place.end - word.place.begin, "$@") == 0;
+}
+
+bool passes_on(const ShellCommand& command, const Source& script) {
+  return std::ranges::any_of(command.words, [&](const Word& word) { return is_all_arguments(word, script); });
+}
+
+constexpr std::ptrdiff_t fewest_arguments = 3;
+
+/// The functions that start a training and are called once, each with its call.
+std::map<std::string, const ShellCommand*> trainings_in_functions(const std::vector<ShellCommand>& commands,
+                                                                  const Source& script,
+                                                                  const std::function<bool(const Word&)>& known) {
+  std::map<std::string, std::vector<const ShellCommand*>> calls;
+  for (const ShellCommand& command : commands) {
+    const bool trains = !command.function.empty() && !prints(command.words.front().text) &&
+                        (passes_on(command, script) || std::ranges::count_if(command.words, known) >= fewest_arguments);
+    if (trains) calls[command.function];
+  }
+  for (const ShellCommand& command : commands) {
+    const auto found = calls.find(command.words.front().text);
+    if (found != calls.end()) found->second.push_back(&command);
+  }
+  std::map<std::string, const ShellCommand*> result;
+  for (const auto& [function, all] : calls) {
+    if (all.size() == 1) result.emplace(function, all.front());
+  }
+  return result;
+}
+
+/// The words of a command in a function, with those of the function's call where it passes them on.
+std::vector<Word> with_arguments(const ShellCommand& command, const ShellCommand& call, const Source& script) {
+  std::vector<Word> words;
+  for (const Word& word : command.words) {
+    if (is_all_arguments(word, script)) {
+      words.insert(words.end(), call.words.begin() + 1, call.words.end());
+    } else {
+      words.push_back(word);
+    }
+  }
+  return words;
+}
+
 }  // namespace
+
+std::map<std::string, std::string> batch_variables(const std::string& script) {
+  std::vector<Word> words;
+  for (std::size_t begin = script.find("#SBATCH"); begin != std::string::npos;
+       begin = script.find("#SBATCH", begin + 1)) {
+    const std::size_t end = std::min(script.find('\n', begin), script.size());
+    std::string word;
+    for (std::size_t i = begin + 7; i <= end; ++i) {
+      if (i < end && std::isspace(static_cast<unsigned char>(script[i])) == 0) {
+        word += script[i];
+      } else if (!word.empty()) {
+        words.push_back({std::move(word), {}, ""});
+        word.clear();
+      }
+    }
+  }
+  std::map<std::string, std::string> variables;
+  const auto add = [&](const std::vector<std::string>& flags, const std::vector<std::string>& names) {
+    if (const auto value = value_of(words, flags)) {
+      for (const std::string& name : names) variables[name] = std::to_string(*value);
+    }
+  };
+  add({"-N", "--nodes"}, {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"});
+  add({"--ntasks-per-node"}, {"SLURM_NTASKS_PER_NODE"});
+  add({"--gpus-per-node"}, {"SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"});
+  add({"-n", "--ntasks"}, {"SLURM_NTASKS"});
+  return variables;
+}
 
 Launch read_launch_script(const std::shared_ptr<const Source>& source, const std::vector<std::string>& variables,
                           const std::function<bool(const std::string&)>& is_argument, Diagnostics& diagnostics) {
@@ -200,20 +246,33 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
     given[name] = text.substr(equals + 1);
   }
   if (!diagnostics.empty()) return {};
-  constexpr int fewest_arguments = 3;
   std::vector<Launch> found;
   std::vector<int> lines, sourced, unnamed;
   const std::vector<ShellCommand> commands = read_shell(source, given, diagnostics);
   if (!diagnostics.empty()) return {};
+  const auto known_word = [&](const Word& word) { return is_argument(word.text.substr(0, word.text.find('='))); };
+  const std::map<std::string, const ShellCommand*> calls = trainings_in_functions(commands, *source, known_word);
   for (const ShellCommand& command : commands) {
     if (command.words.front().text == "exit" && !command.is_conditional) break;
     if (command.sets_unnamed) unnamed.push_back(command.line);
     if (prints(command.words.front().text)) continue;
     if (command.words.front().text == "source" || command.words.front().text == ".") sourced.push_back(command.line);
-    const std::vector<Word> words = unpacked(command.words);
-    const auto known = [&](const Word& word) { return is_argument(word.text.substr(0, word.text.find('='))); };
-    if (std::count_if(words.begin(), words.end(), known) < fewest_arguments) continue;
-    const auto first = std::find_if(words.begin(), words.end(), known);
+    // A function that starts a training is counted, and not its call, whose words are the function's arguments.
+    if (const auto call = calls.find(command.words.front().text); call != calls.end() && call->second == &command)
+      continue;
+    const auto call = calls.find(command.function);
+    const std::vector<Word> words =
+        unpacked(call != calls.end() ? with_arguments(command, *call->second, *source) : command.words);
+    if (std::ranges::count_if(words, known_word) < fewest_arguments) continue;
+    for (const auto& [name, at] : command.set_later != nullptr ? *command.set_later : std::map<std::string, int>()) {
+      if (given.contains(name)) continue;
+      diagnostics.add({},
+                      fmt::format("line {} sets {}, which the function of line {} reads, and when it is called is not "
+                                  "followed; give --run, which lets bash run the script, or --set {}=VALUE",
+                                  at, is_environment_name(name) ? name : "a variable", command.line,
+                                  is_environment_name(name) ? name : "NAME"));
+    }
+    const auto first = std::ranges::find_if(words, known_word);
     // The program is the last Python file in front of the arguments; without one they begin with the first that is
     // known.
     auto program = std::find_if(std::make_reverse_iterator(first), words.rend(),

@@ -20,6 +20,9 @@ struct Launch {
   std::int64_t world = 0;          ///< ranks that torchrun, srun or the batch system start; 0: not known
 };
 
+/// The variables that Slurm sets by the `#SBATCH` lines of a script: names and values.
+std::map<std::string, std::string> batch_variables(const std::string& script);
+
 /// Finds the one command with arguments that `is_argument` knows. None or several is a mistake.
 Launch read_launch_script(const std::shared_ptr<const Source>& source, const std::vector<std::string>& variables,
                           const std::function<bool(const std::string&)>& is_argument, Diagnostics& diagnostics);

@@ -55,7 +55,8 @@ void set_megatron_model(ScenarioBuilder& builder, std::int64_t tp) {
     builder.meaning("num_query_groups", "nothing: it needs --group-query-attention");
   }
   if (const auto channels = builder.integer("kv_channels")) {
-    const auto hidden = builder.integer("hidden_size"), heads = builder.integer("num_attention_heads");
+    const auto hidden = builder.model_size("hidden", "hidden_size");
+    const auto heads = builder.model_size("heads", "num_attention_heads");
     if (!hidden || !heads || *channels * *heads != *hidden) builder.size("head_dim", json_integer(*channels));
   }
   const bool has_encoder = builder.given("encoder_num_layers");  // later it reads as if it had not been given
@@ -78,7 +79,7 @@ void set_megatron_model(ScenarioBuilder& builder, std::int64_t tp) {
   }
   if (builder.boolean("swiglu", false) && !builder.given("ffn_hidden_size")) {
     // Two thirds of 4 * hidden, in multiples of 64, so that a gated MLP is as large as one that is not.
-    if (const auto hidden = builder.integer("hidden_size"))
+    if (const auto hidden = builder.model_size("hidden", "hidden_size"); hidden)
       builder.size("ffn", json_integer(*hidden * 8 / 3 / 64 * 64));
   }
   std::string positions = builder.word("position_embedding_type", "learned_absolute");

@@ -114,6 +114,7 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
     return from_yaml(source, diagnostics);
   }
   Launch launch = read_launch_script(source, request.variables, is_megatron_flag, diagnostics);
+  if (!diagnostics.empty()) return {};
   std::string other_model;
   // Megatron-LM's programs for models that are no GPT take the same arguments.
   for (const std::string_view other :

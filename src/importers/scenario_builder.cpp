@@ -116,6 +116,17 @@ std::int64_t ScenarioBuilder::degree(std::string_view key, std::int64_t asked) {
   return 1;
 }
 
+std::optional<std::int64_t> ScenarioBuilder::model_size(const std::string& size, std::string_view key) {
+  for (auto one = request_.sizes.rbegin(); one != request_.sizes.rend(); ++one) {  // of two the later one counts
+    if (!one->starts_with(size + "=")) continue;
+    const std::optional<Rational> number = Rational::parse(one->substr(size.size() + 1));
+    const std::optional<std::int64_t> whole = number ? number->to_int64() : std::nullopt;
+    constexpr std::int64_t most = std::int64_t{1} << 40;  // as integer() has it
+    return whole && *whole > 0 && *whole <= most ? whole : std::nullopt;
+  }
+  return integer(key);
+}
+
 std::int64_t ScenarioBuilder::world_size(std::string_view key, std::int64_t otherwise) {
   const std::int64_t world = integer(key).value_or(otherwise);
   if (request_.world > 0) {
@@ -317,6 +328,38 @@ std::map<std::string, std::string> ScenarioBuilder::spellings_of_layout() const 
   return spellings;
 }
 
+std::string ScenarioBuilder::replaced_by(const std::string& pointer) const {
+  for (const auto& [other, option, given] :
+       {std::tuple("/layout/tp", "--tp", request_.tp), std::tuple("/layout/pp", "--pp", request_.pp),
+        std::tuple("/layout/cp", "--cp", request_.cp), std::tuple("/layout/sp", "--sp", request_.sp),
+        std::tuple("/layout/ep", "--ep", request_.ep),
+        std::tuple("/batch/micro_batches", "--micro-batches", request_.micro_batches)}) {
+    if (given > 0 && pointer == other) return option;
+  }
+  for (const auto& [folder, option, values] : {std::tuple("/model/", "--size ", &request_.sizes),
+                                               std::tuple("/schedule/options/", "--option ", &request_.options)}) {
+    for (const std::string& one : *values) {
+      const std::string name = one.substr(0, one.find('='));
+      if (pointer == folder + name) return option + name;
+    }
+  }
+  return "";
+}
+
+std::string ScenarioBuilder::listed_with(const Setting& setting, const ConfigurationKey& row) const {
+  if (setting.is_auto) return "as if it were not given: \"auto\" is filled in by what starts DeepSpeed";
+  const std::string meaning = meaning_of(setting, row);
+  std::vector<std::string> options;
+  for (const std::string& pointer : scenario_pointers(meaning)) {
+    options.push_back(replaced_by(pointer));
+    if (options.back().empty()) return meaning;
+  }
+  if (options.empty()) return meaning;
+  std::sort(options.begin(), options.end());
+  options.erase(std::unique(options.begin(), options.end()), options.end());
+  return fmt::format("nothing: {} {} given", fmt::join(options, " and "), options.size() == 1 ? "is" : "are");
+}
+
 void ScenarioBuilder::account(Imported& imported) {
   const std::map<std::string, std::string> of_layout = spellings_of_layout();
   for (const Setting& setting : settings_.all()) {
@@ -341,7 +384,7 @@ void ScenarioBuilder::account(Imported& imported) {
                                  number    ? value.text()
                                  : boolean ? value.describe()
                                            : "",
-                                 meaning_of(setting, *row)});
+                                 listed_with(setting, *row)});
       }
       continue;
     }

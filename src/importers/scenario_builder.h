@@ -39,6 +39,8 @@ class ScenarioBuilder {
   bool mentioned(std::string_view key) const { return settings_.find(key) != nullptr; }
   /// The key, or the first one below it, that stands in the configuration; "" where there is none.
   std::string mentioned_at(const std::string& key) const;
+  /// A size of the model: that of --size where the request names it, else the key's.
+  std::optional<std::int64_t> model_size(const std::string& size, std::string_view key);
   /// A size of the layout: `asked` where the request names one, else the key's, else 1. At most largest_import_size.
   std::int64_t degree(std::string_view key, std::int64_t asked = 0);
 
@@ -104,6 +106,10 @@ class ScenarioBuilder {
  private:
   const Setting* read(std::string_view key);
   std::string meaning_of(const Setting& setting, const ConfigurationKey& row) const;
+  /// The option of the request that says the value at this pointer: "--size layers"; "" where none does.
+  std::string replaced_by(const std::string& pointer) const;
+  /// What the list says of a key that was used: its meaning, but where an option of the request takes its place.
+  std::string listed_with(const Setting& setting, const ConfigurationKey& row) const;
   /// Whether the key that is spelled so is a size of the layout or of the batch.
   bool shapes_layout(const std::string& spelling) const;
   /// The known keys of the layout and batch, by what is left of them without dashes and section.

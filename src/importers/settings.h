@@ -18,6 +18,7 @@ struct Setting {
   Json value;              ///< null: given, but unset
   std::string origin;      ///< the class of keys that it belongs to, as KeyTable::ignored() takes it; mostly ""
   std::string unresolved;  ///< why the value is not known, a sentence; "" where it is
+  bool is_auto = false;    ///< the value was "auto": what hands the configuration to DeepSpeed fills it in
 };
 
 /// All keys of a configuration, in the order in which they were written; values may not be nested any more.

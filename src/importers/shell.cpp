@@ -7,6 +7,7 @@
 #include <cctype>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "src/base/at.h"
 #include "src/importers/shell_words.h"
@@ -28,6 +29,7 @@ class ScriptReader : public ShellWords {
       diagnostics.add(place(begin, std::min(text_.find('\n', begin), text_.size())), limit.what());
       commands_.clear();
     }
+    add_set_later();
     return std::move(commands_);
   }
 
@@ -131,13 +133,48 @@ class ScriptReader : public ShellWords {
     static const std::set<std::string> closing = {"fi", "done", "esac", "}"};
     static const std::set<std::string> other = {"then", "else", "elif", "do", "!", "time", "exec", "nohup"};
     if (opening.contains(word.text)) {
+      if (word.text == "{" && !defined_.empty()) begin_function(std::exchange(defined_, ""));
       ++depth_;
     } else if (closing.contains(word.text)) {
       depth_ = std::max(0, depth_ - 1);
+      if (word.text == "}") end_function();
     } else if (!other.contains(word.text)) {
       return false;
     }
     return true;
+  }
+
+  void begin_function(const std::string& name) { functions_.push_back({name, depth_, next_}); }
+
+  void end_function() {
+    if (functions_.empty() || functions_.back().depth != depth_) return;
+    const Function function = functions_.back();
+    functions_.pop_back();
+    const std::string_view body = text_.substr(function.begin, next_ - function.begin);
+    for (std::size_t i = body.find('$'); i != std::string_view::npos; i = body.find('$', i + 1)) {
+      const std::string_view rest = body.substr(i + (body.substr(i + 1).starts_with('{') ? 2 : 1));
+      const std::size_t length = shell_name_length(rest);
+      if (length > 0) readers_[std::string(rest.substr(0, length))].insert(function.name);
+    }
+  }
+
+  /// Functions were read where they stand, and are executed where they are called: there this variable may have its new
+  /// value.
+  void note_set_behind_functions(const std::string& name, std::size_t at) {
+    const auto found = readers_.find(name);
+    if (found == readers_.end()) return;
+    for (const std::string& function : found->second) set_later_[function].emplace(name, line(at));
+    readers_.erase(found);
+  }
+
+  /// What the commands of each function rest on that was set behind it.
+  void add_set_later() {
+    std::map<std::string, std::shared_ptr<const std::map<std::string, int>>> shared;
+    for (auto& [function, names] : set_later_)
+      shared.emplace(function, std::make_shared<const std::map<std::string, int>>(std::move(names)));
+    for (ShellCommand& command : commands_) {
+      if (const auto found = shared.find(command.function); found != shared.end()) command.set_later = found->second;
+    }
   }
 
   void end_command(std::size_t begin, std::vector<Word> words, const std::vector<std::string>& declared) {
@@ -147,8 +184,12 @@ class ScriptReader : public ShellWords {
         if (words.size() > 1) set_unknown(words[1].text, begin);
         ++depth_;
       } else {  // its body may begin in this line, and is executed when it is called
+        if (words.size() > 1) defined_ = words[1].text;
         for (const Word& word : words) {
-          if (word.text == "{") ++depth_;
+          if (word.text == "{") {
+            if (!defined_.empty()) begin_function(std::exchange(defined_, ""));
+            ++depth_;
+          }
           for (const std::string& name : names_of(word.text, true)) set_unknown(name, begin);
         }
       }
@@ -161,7 +202,16 @@ class ScriptReader : public ShellWords {
         throw ShellLimit("this command sets a variable whose name is not known here; give the arguments after --");
       }
     }
-    if (!words.empty()) commands_.push_back({std::move(words), line(begin), sets_unnamed, is_conditional()});
+    if (words.size() == 1 && here() == '(') {
+      const std::size_t behind = text_.find_first_not_of(" \t", next_ + 1);
+      if (behind != std::string_view::npos && text_[behind] == ')') {
+        defined_ = words.front().text;
+        words.clear();
+      }
+    }
+    if (!words.empty())
+      commands_.push_back({std::move(words), line(begin), sets_unnamed, is_conditional(),
+                           functions_.empty() ? "" : functions_.back().name});
     if (next_ < text_.size()) end_separator(next_ > begin);
   }
 
@@ -316,6 +366,7 @@ class ScriptReader : public ShellWords {
   void read_assignment(const std::string& name, bool adds) {
     const std::size_t begin = next_;
     assigned_.emplace_back(name, begin);
+    if (functions_.empty()) note_set_behind_functions(name, begin);
     next_ += name.size() + (adds ? 2 : 1);
     std::vector<Word> words;
     const bool is_array = here() == '(';
@@ -394,7 +445,17 @@ class ScriptReader : public ShellWords {
     here_documents_.clear();
   }
 
+  struct Function {
+    std::string name;
+    int depth = 0;  // outside of it
+    std::size_t begin = 0;
+  };
+
   std::vector<ShellCommand> commands_;
+  std::string defined_;                                          // a function whose body begins with the next brace
+  std::vector<Function> functions_;                              // whose bodies are being read, the innermost last
+  std::map<std::string, std::set<std::string>> readers_;         // variables, and the functions that read them
+  std::map<std::string, std::map<std::string, int>> set_later_;  // functions, and what is set behind them
   std::vector<std::string> here_documents_;
   std::map<std::string, std::size_t> unfollowed_;  // names whose later assignments are not followed, and since where
   std::vector<std::pair<std::string, std::size_t>> assigned_;  // by this command: names, and where

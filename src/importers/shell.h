@@ -18,6 +18,9 @@ struct ShellCommand {
   int line = 0;
   bool sets_unnamed = false;    ///< it may set variables whose names are not known, as `eval "$(…)"` does
   bool is_conditional = false;  ///< in an if, a loop, a function or brackets, or behind &&, || or |
+  std::string function;         ///< in whose body it stands; "" outside of all
+  /// What its function reads and the script sets behind it, perhaps before it is called; with the line.
+  std::shared_ptr<const std::map<std::string, int>> set_later = nullptr;
 };
 
 /// The commands of a script in a language of the Bourne family, in order. Variables, arrays and arithmetic are

@@ -393,3 +393,30 @@ def test_mistakes(run, script, arguments, message):
     script("echo\n")
     done = run("import", *arguments)
     assert done.returncode == 2 and message in done.stderr
+
+
+@needs_sandbox
+def test_what_a_script_sources_is_searched_for_what_only_a_first_node_has(run, script, tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "env.sh").write_text('. "$(dirname "${BASH_SOURCE[0]}")/more.sh"\nSTAGES=2\n')
+    (tmp_path / "lib" / "more.sh").write_text('[ "$NODE_RANK" = 0 ] && LAYERS=4\n')
+    (tmp_path / "lib" / "unused.sh").write_text("echo $MASTER_PORT\n")
+    text = 'source "$(dirname "$0")/lib/env.sh"  # not lib/unused.sh\n'
+    text += "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers $LAYERS %s --pipeline-model-parallel-size $STAGES $MORE\n" % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text))
+    assert layout(done) == {"pp": 2, "dp": 4}
+    assert "It reads NODE_RANK, which was 0 here, as on a first node; --set says otherwise.\n" in done.stderr
+    # What it sources sets STAGES: only MORE is asked for.
+    done = run("import", "megatron", "--run", script(text.replace("--num-layers", "--num-layer")))
+    assert "it takes from its environment MORE: give --set MORE=VALUE\n" in done.stderr
+
+
+@needs_sandbox
+def test_the_batch_system_sets_what_the_lines_for_it_say(run, script):
+    text = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n"
+    text += "torchrun --nnodes $SLURM_NNODES --nproc_per_node ${SLURM_GPUS_PER_NODE:?} pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text))
+    assert layout(done) == {"dp": 8}
+    assert "Its #SBATCH lines say SLURM_GPUS_PER_NODE 4, SLURM_NNODES 2; --set says otherwise.\n" in done.stderr
+    done = run("import", "megatron", "--run", script(text), "--set", "SLURM_NNODES=4")
+    assert layout(done) == {"dp": 16} and "lines say SLURM_GPUS_PER_NODE 4; --set" in done.stderr

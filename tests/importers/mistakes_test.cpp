@@ -172,8 +172,14 @@ TEST_CASE("an argument of the script is named as one") {
 
 TEST_CASE("comments that stand as keys of a JSON file are left out") {
   const std::string text =
-      R"({ "_comment": "why", "train_batch_size": 8, "fp16": { "_comment_2": "x", "enabled": true } })";
+      R"({ "_comment": "why", "train_batch_size": 8, "activation_checkpointing": { "_comment_2": "x" } })";
   CHECK(importers::messages(request_of_file("deepspeed", "ds.json", text)).empty());
+  // Not where DeepSpeed itself takes no key that it does not know.
+  CHECK(
+      importers::messages(request_of_file("deepspeed", "ds.json",
+                                          R"({ "train_batch_size": 8, "fp16": { "_comment": "x", "enabled": true } })"))
+          .find("DeepSpeed 0.19.8 refuses this key: it knows none of that name in fp16; --ignore-unknown") !=
+      std::string::npos);
 }
 
 TEST_CASE("a number of processes that is not known leaves the ranks open, whatever the batch system starts") {
@@ -293,4 +299,40 @@ TEST_CASE("an option of the schedule stands in the place of what the configurati
   request.options = {"use_distributed_optimizer"};
   CHECK(import_mistakes(request) ==
         "error: --option takes NAME=VALUE, such as zero_stage=2; found \"use_distributed_optimizer\"\n");
+}
+
+TEST_CASE("a function and its call are one training, with the call's arguments where it passes them on") {
+  const std::string arguments = model + "--tensor-model-parallel-size $TP ";
+  const auto of = [](const std::string& text) {
+    const Imported imported = import_configuration(importers::request_of_file("megatron", "run.sh", text));
+    const Json* tp = imported.scenario.find("layout")->find("tp");
+    return tp != nullptr ? tp->text() : "1";
+  };
+  for (const char* opening : {"start() {", "function start {", "function start() {", "start ()\n{"}) {
+    INFO(opening);
+    const std::string begin = std::string("TP=2\n") + opening;
+    CHECK(of(begin + "\n  torchrun pretrain_gpt.py \"$@\"\n}\nstart" + arguments + "\n") == "2");
+    CHECK(of(begin + "\n  torchrun pretrain_gpt.py" + arguments +
+             "\n}\nstart --num-layers 2 --hidden-size 64 --bf16\n") == "2");
+    CHECK(import_mistakes(request_of_file("megatron", "run.sh",
+                                          begin + "\n  torchrun pretrain_gpt.py \"$@\"\n}\nstart" + arguments +
+                                              "\nstart" + arguments + "--bf16\n"))
+              .find("starts a training more than once, in lines") != std::string::npos);
+  }
+  // What is set between the function and its call is not followed.
+  const std::string later = "TP=1\nstart() {\n  torchrun pretrain_gpt.py" + arguments + "\n}\nTP=2\nstart\n";
+  CHECK(import_mistakes(request_of_file("megatron", "run.sh", later))
+            .find("line 5 sets TP, which the function of line 3 reads, and when it is called is not followed; give "
+                  "--run") != std::string::npos);
+  ImportRequest given = request_of_file("megatron", "run.sh", later);
+  given.variables = {"TP=4"};
+  CHECK(import_mistakes(given).empty());
+}
+
+TEST_CASE("beside a wrong --set nothing is said that follows from it") {
+  ImportRequest request = request_of_file(
+      "megatron", "run.sh", "deepspeed pretrain_gpt.py" + model + "--deepspeed --tensor-model-parallel-size $TP\n");
+  request.files.push_back(std::make_shared<const Source>(Source{"ds.json", "{ \"train_batch_size\": 8 }"}));
+  request.variables = {"TQ=2"};
+  CHECK(import_mistakes(request) == "error: --set: the script has no variable TQ; did you mean \"TP\"?\n");
 }

@@ -85,3 +85,89 @@ TEST_CASE("Hjson has texts in three quotes, and numbers with a plus") {
   CHECK(messages(request_of_file("deepspeed", "ds.json", "{ train_batch_size: '''8 }")).find("not closed") !=
         std::string::npos);
 }
+
+namespace {
+
+/// What the list says of a key; "" where it is not among those that were used.
+std::string told_of(const ImportRequest& request, const std::string& key) {
+  const Imported imported = import_configuration(request);
+  for (const ImportedKey& used : imported.used) {
+    if (used.key == key) return used.meaning;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a key whose place an option of the request takes is listed as one that does not count") {
+  ImportRequest request = megatron_of_text("--micro-batch-size 1 --global-batch-size 16");
+  CHECK(told_of(request, "--num-layers") == "model.layers");
+  request.sizes = {"layers=8"};
+  request.micro_batches = 4;
+  CHECK(told_of(request, "--num-layers") == "nothing: --size layers is given");
+  CHECK(told_of(request, "--global-batch-size") == "nothing: --micro-batches is given");
+  CHECK(told_of(request, "--hidden-size") == "model.hidden");
+  request = megatron_of_text("--ddp-bucket-size 100");
+  CHECK(told_of(request, "--ddp-bucket-size") == "option ddp_bucket_size");
+  request.options = {"ddp_bucket_size=200"};
+  CHECK(told_of(request, "--ddp-bucket-size") == "nothing: --option ddp_bucket_size is given");
+}
+
+TEST_CASE("what is computed from a size of the model takes that of the request") {
+  ImportRequest request = megatron_of_text("--swiglu");
+  CHECK(text_in(request, "model", "ffn") == "128");  // 64 * 8 / 3, in multiples of 64
+  request.sizes = {"hidden=192"};
+  CHECK(text_in(request, "model", "ffn") == "512");
+  request = megatron_of_text("--kv-channels 16");
+  CHECK(text_in(request, "model", "head_dim").empty());  // as it is without
+  request.sizes = {"hidden=128"};
+  CHECK(text_in(request, "model", "head_dim") == "16");
+}
+
+TEST_CASE("a value that DeepSpeed's user leaves to the trainer is told as one that is not given") {
+  const std::string text = R"({ "train_batch_size": "auto", "gradient_clipping": "auto", "bf16": { "enabled": "auto" },
+    "zero_optimization": { "stage": 2, "reduce_bucket_size": "auto" }, "fp16": { "opt_level": "auto" } })";
+  const ImportRequest request = request_of_file("deepspeed", "ds.json", text);
+  for (const char* key :
+       {"train_batch_size", "gradient_clipping", "bf16.enabled", "zero_optimization.reduce_bucket_size"})
+    CHECK(told_of(request, key) == "as if it were not given: \"auto\" is filled in by what starts DeepSpeed");
+  CHECK(told_of(request, "zero_optimization.stage") == "option zero_stage");
+}
+
+TEST_CASE("a key that DeepSpeed does not know in its sections is refused, or left out where that is asked for") {
+  ImportRequest request =
+      request_of_file("deepspeed", "ds.json",
+                      R"({ "train_batch_size": 8, "fp16": { "enabled": true, "opt_level": "O2", "loss_scal": 0 } })");
+  CHECK(
+      messages(request) ==
+      "fp16.opt_level: DeepSpeed 0.19.8 refuses this key: it knows none of that name in fp16; --ignore-unknown judges "
+      "the rest without it\n"
+      "fp16.loss_scal: DeepSpeed 0.19.8 refuses this key: it knows none of that name in fp16; did you mean "
+      "\"loss_scale\"?; --ignore-unknown judges the rest without it\n");
+  request.ignore_unknown = true;
+  const Imported imported = import_configuration(request);
+  CHECK(imported.unknown == std::vector<std::string>{"fp16.opt_level", "fp16.loss_scal"});
+  CHECK(imported.assumed.size() >= 2);
+}
+
+TEST_CASE("a GPT-NeoX file that says its batch in full says how many ranks there are") {
+  const auto neox = [](const std::string& batch) {
+    return request_of_file("gpt-neox", "neox.yml",
+                           "num_layers: 4\nhidden_size: 64\nnum_attention_heads: 4\nmodel_parallel_size: 2\n"
+                           "pipe_parallel_size: 2\ntrain_micro_batch_size_per_gpu: 4\n" +
+                               batch,
+                           0);
+  };
+  if (!is_readable("neox.yml")) return;
+  CHECK(text_in(neox("train_batch_size: 32\ngradient_accumulation_steps: 2\n"), "layout", "dp") == "4");
+  CHECK(import_configuration(neox("train_batch_size: 32\ngradient_accumulation_steps: 2\n")).assumed.front() ==
+        "16 ranks: train_batch_size 32 / (train_micro_batch_size_per_gpu 4 × gradient_accumulation_steps 2) is "
+        "data-parallel size 4, times model 2 × pipe 2; --world-size says otherwise.");
+  // Without the accumulation the ranks may be fewer, and steps more.
+  CHECK(messages(neox("train_batch_size: 32\n")).find("the number of ranks is not known") != std::string::npos);
+  CHECK(messages(neox("train_batch_size: 30\ngradient_accumulation_steps: 2\n"))
+            .find("the number of ranks is not known") != std::string::npos);
+  ImportRequest other = neox("train_batch_size: 32\ngradient_accumulation_steps: 2\n");
+  other.world = 8;
+  CHECK(messages(other).find("train_batch_size") != std::string::npos);  // which 2 data-parallel ranks do not make
+}
