@@ -26,7 +26,7 @@ def described(mesh, world):
             result = {"axes": list(mesh), "sizes": list(mesh.values()), "ranks": list(range(world))}
     elif hasattr(mesh, "mesh"):
         names = mesh.mesh_dim_names
-        sizes = list(mesh.mesh.shape)
+        sizes = list(mesh.shape)
         if names is None:
             raise CaptureError("the mesh has %d ax%s without a name, and whether ranks along it see different tokens is not known: name it with"
                                " init_device_mesh(…, mesh_dim_names=(%s)), or give sizes by name, such as mesh={%s}"
@@ -48,9 +48,9 @@ def described(mesh, world):
 
 def is_over_data(mesh, data_axes, ranks):
     """Whether these ranks see different tokens, of a mesh as described() gives it."""
-    seen = set()
+    seen, places = set(), {rank: place for place, rank in enumerate(mesh["ranks"])}
     for rank in ranks:
-        place, coordinates = mesh["ranks"].index(rank), []
+        place, coordinates = places[rank], []
         for axis, size in zip(reversed(mesh["axes"]), reversed(mesh["sizes"])):
             if axis in data_axes:
                 coordinates.append(place % size)

@@ -89,7 +89,7 @@ def held_by(tensor):
         return None, []
     names = mesh.mesh_dim_names or [str(axis) for axis in range(mesh.ndim)]
     partial = [name for name, placement in zip(names, tensor.placements) if "Partial" in type(placement).__name__]
-    return box_of(tensor.shape, tensor.placements, list(mesh.mesh.shape), at), partial
+    return box_of(tensor.shape, tensor.placements, list(mesh.shape), at), partial
 
 
 def kept_of(gradient, held):
@@ -103,7 +103,7 @@ def kept_of(gradient, held):
                   for name, placement in zip(mesh.mesh_dim_names, gradient.placements)]
     if at is None or placements == list(gradient.placements):
         return None
-    return box_of(gradient.shape, placements, list(mesh.mesh.shape), at)
+    return box_of(gradient.shape, placements, list(mesh.shape), at)
 
 
 def placed_along(tensor):
@@ -114,7 +114,7 @@ def placed_along(tensor):
 def pieces_of(tensor):
     if not is_dtensor(tensor):
         return whole(tensor.shape)
-    boxes = boxes_of(tensor.shape, tensor.placements, list(tensor.device_mesh.mesh.shape))
+    boxes = boxes_of(tensor.shape, tensor.placements, list(tensor.device_mesh.shape))
     return [Piece(tensor.shape, box=box) for box in boxes] or whole(tensor.shape)
 
 

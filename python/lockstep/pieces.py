@@ -4,7 +4,6 @@
 A box is a list of [first, end) for each dimension; a range is [first, end) of row-major global indices.
 """
 
-import itertools
 import weakref
 from math import prod
 
@@ -47,24 +46,34 @@ def chunk(size, count, index):
     return min(index * each, size), min((index + 1) * each, size)
 
 
-def box_of(shape, placements, sizes, coordinates):
-    """The box that a DTensor's rank at these coordinates of its mesh holds. What FSDP2 cut after tensor parallelism, though its axis
-    stands before, is a _StridedShard."""
-    box = [(0, size) for size in shape]
+def cuts_of(placements):
+    """(axis of the mesh, dimension) of each cut, in the order in which they are made. What FSDP2 cut after tensor parallelism, though its axis stands
+    before, is a _StridedShard."""
     order = sorted(range(len(placements)), key=lambda axis: type(placements[axis]).__name__ == "_StridedShard")
-    for axis in order:
-        if type(placements[axis]).__name__ in ("Shard", "_StridedShard"):
-            dim = placements[axis].dim
-            first, end = box[dim]
-            begin, stop = chunk(end - first, sizes[axis], coordinates[axis])
-            box[dim] = (first + begin, first + stop)
+    return [(axis, placements[axis].dim) for axis in order if type(placements[axis]).__name__ in ("Shard", "_StridedShard")]
+
+
+def box_of(shape, placements, sizes, coordinates):
+    """The box that a DTensor's rank at these coordinates of its mesh holds."""
+    box = [(0, size) for size in shape]
+    for axis, dim in cuts_of(placements):
+        first, end = box[dim]
+        begin, stop = chunk(end - first, sizes[axis], coordinates[axis])
+        box[dim] = (first + begin, first + stop)
     return box
 
 
 def boxes_of(shape, placements, sizes):
     """The different boxes that the mesh's ranks hold, none of them empty, in row-major order."""
-    found = {tuple(box_of(shape, placements, sizes, at)) for at in itertools.product(*(range(size) for size in sizes))}
-    return sorted(box for box in found if all(first < end for first, end in box))
+    found = [tuple((0, size) for size in shape)] if all(shape) else []
+    for axis, dim in cuts_of(placements):
+        cut = []
+        for box in found:
+            first, end = box[dim]
+            parts = (chunk(end - first, sizes[axis], at) for at in range(min(sizes[axis], end - first)))  # of the other ranks, which are many, parts are empty
+            cut += [box[:dim] + ((first + begin, first + stop),) + box[dim + 1:] for begin, stop in parts if begin < stop]
+        found = cut
+    return sorted(found)
 
 
 def range_of(shape, box):

@@ -82,7 +82,10 @@ class Norms:
 
     def number_of(self, tensor):
         """Of the parameter whose gradient the tensor is, as the optimizer reads it; None of any other tensor."""
-        key = key_of(local_of(tensor))
+        local = local_of(tensor)
+        if local.numel() == 0:  # most of 1,024 ranks have nothing of a small parameter
+            return None
+        key = key_of(local)
         if not self.is_gradient(key):
             self.look()
         return self.known[key].number if self.is_gradient(key) else None

@@ -126,12 +126,23 @@ def write(values, outputs):
     return True
 
 
+def of_others(gathered, count, own):
+    """What comes of others where each of so many members has put in one part, as few tensors: of one that holds all, what stands before the own part and behind it."""
+    if len(gathered) == count:
+        return gathered[:own] + gathered[own + 1:]
+    parts = []
+    for one in gathered:
+        flat = one.reshape(-1)
+        size = -(-flat.numel() // count)
+        parts += [flat[:own * size], flat[(own + 1) * size:]]
+    return parts
+
+
 def change(call, op, members, rank, outputs, zeros):
     """Makes something else of what comes out of a call and is not known: more on some ranks and less on others; of zeros as well if `zeros`, else they may
     be flags. What the rank has itself put into what is gathered is there, and a byte of an object says too much to be another one."""
     if op in ("all_gather", "gather"):
-        parts = outputs if len(outputs) == len(members) else [part for one in outputs for part in one.reshape(-1).chunk(len(members))]
-        outputs = [part for place, part in enumerate(parts) if place % len(members) != members.index(rank)]
+        outputs = of_others(outputs, len(members), members.index(rank))
     is_few = sum(output.numel() for output in outputs) <= FEW
     low, high = FAR if is_few else NEAR
     factor = low + (high - low) * int(hashlib.sha1(("%s %d" % (call, rank)).encode()).hexdigest()[:12], 16) / 16.0 ** 12

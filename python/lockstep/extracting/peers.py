@@ -26,7 +26,7 @@ class PlayedGroup(dist.ProcessGroup):
 
     def __init__(self, rank, size):
         super().__init__(rank, size)
-        self.own, self.count, self.before = rank, size, None
+        self.own, self.count, self.before, self.known = rank, size, None, None
 
     def size(self):
         return self.count
@@ -46,8 +46,13 @@ class PlayedGroup(dist.ProcessGroup):
         return self.pg_name
 
     def members(self):
-        known = dist.distributed_c10d._world.pg_group_ranks.get(self)
-        return [rank for rank, _ in sorted(known.items(), key=lambda item: item[1])] if known else list(range(self.count))
+        """Its ranks, a list that stays the same; nobody changes it."""
+        if self.known is None:
+            known = dist.distributed_c10d._world.pg_group_ranks.get(self)
+            if not known:
+                return list(range(self.count))
+            self.known = [rank for rank, _ in sorted(known.items(), key=lambda item: item[1])]
+        return self.known
 
     def twin(self):
         """How many groups of the same ranks were made before this one: each is a communicator of its own."""

@@ -55,7 +55,7 @@ class Player:
         self.left = Found()
         self.asked, self.played = set(), set()  # ranks that are or were to be played, and those that were not taken from the cache alone
         self.tape = self.sent = None  # by call, what the first rank has sent to all, and when it was played last
-        self.modules, self.loaded = (), False  # that it has imported
+        self.modules, self.shapes, self.loaded = (), {}, False  # that it has imported, and what shapes.py keeps
         self.groups = {}  # ranks of process groups, each list once: of 16,384 ranks many calls have as many members
         self.watch = Watch() if cache is not None else None
         self.later = []  # for the cache, if all goes well: of ranks that died of what others were yet to say
@@ -76,6 +76,7 @@ class Player:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             waits = open(self.path(rank, "waits", draw), "w", encoding="utf-8")
             faulthandler.dump_traceback_later(self.limit, exit=True, file=waits)
+            from lockstep.extracting import shapes
             from lockstep.extracting.playing import play
 
             if self.watch is not None:
@@ -84,6 +85,7 @@ class Player:
             if self.watch is not None:
                 found["watched"] = self.watch.end()
             if rank == 0:
+                found["shapes"] = shapes.found
                 found["modules"] = [name for name, module in list(sys.modules.items()) if "site-packages" in str(getattr(module, "__file__", ""))]
             if rank or draw or not found["sent"]:
                 del found["sent"]
@@ -159,8 +161,11 @@ class Player:
                 self.watch.install()
             load()
         if self.modules:
+            from lockstep.extracting import shapes
+
             preload(self.modules)
-            self.modules = ()
+            shapes.known.update(self.shapes)
+            self.modules, self.shapes = (), {}
             gc.freeze()
         if self.watch is not None:
             self.watch.busy = True  # what is read now is ours
@@ -195,7 +200,7 @@ class Player:
         for found in sorted(ended, key=lambda found: found["rank"]):
             self.left.add(found["rank"], draw, found)
             self.sent = found.get("sent") or self.sent
-            self.modules = found.get("modules") or self.modules
+            self.modules, self.shapes = found.get("modules") or self.modules, found.get("shapes") or self.shapes
 
     def output(self, rank, draw):
         with contextlib.suppress(OSError), open(self.path(rank, "output", draw), encoding="utf-8", errors="replace") as file:
@@ -292,7 +297,8 @@ def load():
     with contextlib.suppress(Exception):
         import torch._dynamo  # which every optimizer imports, for seconds
 
-    from lockstep.extracting import accelerate, megatron, pipelining, shims  # the first and third for what they add to the last
+    # accelerate, pipelining and shapes for what they add to shims, and playing, which every rank needs.
+    from lockstep.extracting import accelerate, megatron, pipelining, playing, shapes, shims
 
     megatron.install()
     shims.install()

@@ -56,7 +56,7 @@ def differences(shards, before, tensor, alike):
     if getattr(before, "name", "") != "SHARDED" and (whole.shape[dim] % info.shard_mesh_size or own.numel() <= FEW):
         return  # sharded over another group in between: equal parts stay where they are
     size = -(-whole.shape[dim] // info.shard_mesh_size)
-    for place in range(info.shard_mesh_size):
+    for place in range(min(info.shard_mesh_size, -(-whole.shape[dim] // size) if size else 0)):  # what is left for the others is empty
         # Of few numbers ranks may get what others have really put in.
         length = min(size, whole.shape[dim] - place * size, own.shape[dim]) if own.numel() > FEW or place == info.shard_mesh_rank else 0
         if length > 0 and not torch.equal(whole.narrow(dim, place * size, length), own.narrow(dim, 0, length)):
