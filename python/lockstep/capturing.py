@@ -28,6 +28,7 @@ from lockstep.pipelines import Pipelines
 from lockstep.recorder import Recorder
 from lockstep.roots import Roots
 from lockstep.sampling import one_of, Sample
+from lockstep.scaling import Scaling
 from lockstep.shards import shards_of
 from lockstep.versions import version
 
@@ -116,7 +117,7 @@ class Run:
         self.adapter.parameters.hook()
         if self.with_collectives:
             self.per_operation = collectives.cost_of_an_operation()
-            self.mode = collectives.Collectives(self.collective)
+            self.mode = collectives.Collectives(self.collective, Scaling(self), self.gradient_of if self.adapter.in_grad else None)
             self.mode.__enter__()
         reference = weakref.ref(self)
         self.at_exit = lambda: reference() and reference().abandon()
@@ -322,6 +323,11 @@ class Run:
         self.gaps.look_for_reductions(parameter, local_of(gradient))
         self.carries(local_of(gradient), parameter)
         self.own += time.perf_counter() - begin
+
+    def gradient_of(self, number):
+        """The tensor that a parameter has in .grad, as far as this rank holds it."""
+        gradient = self.adapter.parameters.all[number].held.grad
+        return getattr(gradient, "_local_tensor", gradient)
 
     def carries(self, tensor, parameter):
         """The tensor has a gradient of this parameter now: collectives that get it, or what is made of it, carry that."""

@@ -84,11 +84,13 @@ class Parts:
 
 
 class Carried:
-    """Gradients in memory, from one optimizer step to the next."""
+    """Gradients in memory, from one optimizer step to the next. `gradient_of`: by the number of a parameter the tensor that is its gradient now, or
+    None: of memory that has several gradients, such as what a reduce-scatter leaves, it is the part that has this one."""
 
     copies = COPIES
 
-    def __init__(self):
+    def __init__(self, gradient_of=None):
+        self.gradient_of = gradient_of
         self.storages = {}  # by address: a weak reference that keeps the address, and Parts in bytes
         self.paused = False
         self.copies_alone = False  # no other operation hands them on
@@ -115,7 +117,17 @@ class Carried:
         memory = memory_of(tensor)
         if memory is None or memory[0]._cdata not in self.storages:
             return []
-        return self.once(self.storages[memory[0]._cdata][1].of(memory[1], memory[2]))
+        numbers = self.once(self.storages[memory[0]._cdata][1].of(memory[1], memory[2]))
+        return self.one_of(numbers, memory) if len(numbers) > 1 and self.gradient_of is not None else numbers
+
+    def one_of(self, numbers, memory):
+        """Of these the one whose gradient lies in this memory; all where that is not known."""
+        for number in numbers:
+            gradient = self.gradient_of(number)
+            own = None if gradient is None else memory_of(gradient)
+            if own is not None and own[0]._cdata == memory[0]._cdata and own[1:] == memory[1:]:
+                return [number]
+        return numbers
 
     def of_all(self, tensors):
         return self.once(self.of(tensor) for tensor in tensors)

@@ -130,13 +130,15 @@ def described(function, arguments, keys, groups):
 
 
 class Collectives(TorchDispatchMode):
-    """Tells `record(description)` of each collective before it is issued, and counts the operations that passed."""
+    """Tells `record(description)` of each collective before it is issued, and counts the operations that passed. `scaling`, where there is one, looks
+    at those before which gradients are in memory. `gradient_of`: see Carried."""
 
-    def __init__(self, record):
+    def __init__(self, record, scaling=None, gradient_of=None):
         super().__init__()
+        self.scaling = scaling
         self.supports_higher_order_operators = True
         self.record = record
-        self.sites, self.groups, self.carried = CallSites(), Groups(), Carried()
+        self.sites, self.groups, self.carried = CallSites(), Groups(), Carried(gradient_of)
         self.mixed = Mixed()  # of the backward pass that runs
         self.task, self.within = None, False  # that pass, by its number or from begin_pass() to end_pass(): others may run within it
         self.operations = 0
@@ -165,6 +167,8 @@ class Collectives(TorchDispatchMode):
             if func.namespace in ("c10d", "_c10d_functional"):
                 return self.issue(func, args, kwargs or {})
             if (self.carried.storages or self.mixed.storages) and not self.carried.paused:
+                if self.scaling is not None and self.carried.storages:
+                    self.scaling.look(func, args, self.carried, self.sites.innermost)
                 result = func(*args, **(kwargs or {}))
                 begin = time.perf_counter()
                 self.carried.follow(func, args, kwargs or {}, result)

@@ -13,6 +13,7 @@
 
 #include "lockstep/hash.h"
 #include "lockstep/live.h"
+#include "lockstep/rational.h"
 #include "src/base/at.h"
 
 namespace lockstep::live {
@@ -86,7 +87,8 @@ struct RankStep {
   std::map<int, Dtype> coarsest_of;
 };
 
-/// A collective that a rank called. Not sends and receives, which meet in pairs.
+/// A collective that a rank called. Not sends and receives, which meet in pairs. Or, of its own group alone, a "scale":
+/// what it multiplies gradients with between its backward passes and the optimizer's step.
 struct CapturedCollective {
   int step = 0;             ///< -1: not known
   std::int64_t number = 0;  ///< in its group, from 1; 0: as they are counted here
@@ -99,10 +101,11 @@ struct CapturedCollective {
   std::string call;  ///< "train.py:9 in main"; "" where it is not known
   /// Whose gradients it carries, in the order of their memory; numbers as in SketchedTensor.
   std::vector<int> parameters;
-  int passes = 0;              ///< micro-batches of the step whose backward pass had begun
-  bool in_backward = false;    ///< within that of the last one
-  bool after_results = false;  ///< after what the optimizer gets was looked at
-  bool early = false;          ///< before the model was first called
+  int passes = 0;                  ///< micro-batches of the step whose backward pass had begun
+  bool in_backward = false;        ///< within that of the last one
+  bool after_results = false;      ///< after what the optimizer gets was looked at
+  bool early = false;              ///< before the model was first called
+  std::optional<Rational> factor;  ///< of a "scale"; none: it is no small fraction
 };
 
 /// What a rank's capture says that it does not know.

@@ -16,14 +16,9 @@ namespace lockstep::live {
 
 namespace {
 
-/// "train.py:9" of "train.py:9 in main"; of a file in a package, without its folders.
-std::string site_of(const std::string& call) {
-  std::string site = call.substr(0, call.find(" in "));
-  return site.substr(site.rfind('/') == std::string::npos ? 0 : site.rfind('/') + 1);
-}
-
 std::string words_of(const CapturedCollective& call) {
-  std::string text = fmt::format("{} of {} {}", call.op, call.elements, call.dtype);
+  const std::string text =
+      call.op == "scale" ? call.op : fmt::format("{} of {} {}", call.op, call.elements, call.dtype);
   return call.call.empty() ? text : text + " at " + call.call;
 }
 
@@ -114,7 +109,8 @@ class CallFinder {
     for (const CapturedCollective& call : rank.collectives) {
       ++order;
       const std::set<int>& parameters = carried_[call.group][next[call.group]++];
-      if (parameters.empty() || call.group.size() < 2) continue;
+      const bool scales = call.op == "scale";
+      if (parameters.empty() || (call.group.size() < 2 && !scales)) continue;
       if (!std::binary_search(steps_.begin(), steps_.end(), call.step)) continue;
       std::int64_t all = 0, owned_of_all = 0;
       bool is_scattered = true;
@@ -127,7 +123,7 @@ class CallFinder {
       parts.resize(lines.size());
       calls.push_back({&call, &parameters, is_scattered ? owned_of_all : all, all, order, line});
       if (call.op == "reduce_scatter") scattered.insert(parameters.begin(), parameters.end());
-      if (why_left_out(call, 0).empty()) parts[line].add(calls.back());
+      if (!scales && why_left_out(call, 0).empty()) parts[line].add(calls.back());
     }
     const bool is_first = rank.header.rank == run_.ranks.front().header.rank;
     for (Parts& each : parts) each.find_whole(whole);
@@ -145,7 +141,7 @@ class CallFinder {
       instance.call = gradient_call(call);
       instance.pass = call.passes - 1;
       instance.in_backward = call.in_backward && !part;
-      instance.whole = part || call.elements >= carrying.all;
+      instance.whole = part || call.op == "scale" || call.elements >= carrying.all;
       instance.order = carrying.order;
       if (part && together.roots.size() > 1) {
         instance.call.op = "reduce_scatter";
@@ -220,13 +216,16 @@ class CallFinder {
   }
 
   static std::string why_left_out(const CapturedCollective& call, std::int64_t expected) {
-    static const std::set<std::string> known = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"};
+    static const std::set<std::string> known = {"all_reduce", "reduce_scatter", "all_gather",
+                                                "broadcast",  "reduce",         "scale"};
     if (!known.contains(call.op)) return "it moves gradients, and a schedule has no such step for them";
     if (!call.reduce.empty() && call.reduce != "sum" && call.reduce != "avg" && call.reduce != "premul_sum")
       return fmt::format("it takes the {} of gradients, which no step of a schedule does", call.reduce);
     if (call.after_results)
       return "it comes after what the optimizer gets was looked at, which is before clipping or the step";
     if (call.passes < 1) return "it comes before the first backward pass of the optimizer step";
+    if (call.op == "scale")
+      return call.factor ? "" : "gradients are multiplied with a number that is no small fraction";
     if (call.elements < expected)
       return fmt::format("it carries {} of {} of the gradients that went into it, and a step takes whole ones",
                          call.elements, counted(expected, "element"));
@@ -239,6 +238,7 @@ class CallFinder {
     result.members = static_cast<int>(call.group.size());
     result.average = call.reduce == "avg";
     result.site = site_of(call.call);
+    if (call.factor) result.factor = *call.factor;
     if (call.root >= 0 && !std::binary_search(call.group.begin(), call.group.end(), call.root))
       refuse(fmt::format("{}: {} has rank {} as its root, which is not in its group.", run_.folder, words_of(call),
                          call.root));
@@ -350,8 +350,9 @@ class CallFinder {
   }
 
   int number(const GradientCall& call) {
-    const auto [found, is_new] = numbers_.try_emplace(
-        {call.op, call.axes, call.stages, call.average, call.root, call.site}, static_cast<int>(result_.calls.size()));
+    const auto [found, is_new] =
+        numbers_.try_emplace({call.op, call.axes, call.stages, call.average, call.root, call.factor, call.site},
+                             static_cast<int>(result_.calls.size()));
     if (is_new) result_.calls.push_back(call);
     return found->second;
   }
@@ -360,7 +361,8 @@ class CallFinder {
   const std::vector<int>& steps_;
   const AxisNames& axes_;
   const Experts& experts_;
-  std::map<std::tuple<std::string, std::vector<std::string>, std::vector<int>, bool, int, std::string>, int> numbers_;
+  std::map<std::tuple<std::string, std::vector<std::string>, std::vector<int>, bool, int, Rational, std::string>, int>
+      numbers_;
   std::map<std::vector<int>, Place> place_of_group_;
   std::map<std::vector<int>, std::vector<std::set<int>>> carried_;  // by group, in the order of its calls
   std::map<std::string, std::pair<std::string, int>> left_out_;     // by why: the first call, and how many
@@ -370,8 +372,8 @@ class CallFinder {
 }  // namespace
 
 bool GradientCall::same_kind(const GradientCall& other) const {
-  return std::tie(op, axes, stages, members, average, root) ==
-         std::tie(other.op, other.axes, other.stages, other.members, other.average, other.root);
+  return std::tie(op, axes, stages, members, average, root, factor) ==
+         std::tie(other.op, other.axes, other.stages, other.members, other.average, other.root, other.factor);
 }
 
 GradientCalls find_gradient_calls(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes,

@@ -5,20 +5,23 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/rational.h"
 #include "src/live/recorded_experts.h"
 
 namespace lockstep::live {
 
 /// A collective on gradients, as a step of a schedule may say it.
 struct GradientCall {
-  std::string op;                 ///< all_reduce, reduce_scatter, all_gather, broadcast or reduce
+  std::string op;                 ///< all_reduce, reduce_scatter, all_gather, broadcast, reduce, or scale by each rank
   std::vector<std::string> axes;  ///< of the layout, that its groups run over, the slowest first
   std::vector<int> stages;        ///< pipeline stages, where the groups have not all of them
   int members = 1;                ///< of a group
   bool average = false;
-  int root = -1;     ///< position in the group; -1: none
-  std::string site;  ///< "train.py:9", on the lowest rank; "" where it is not known
+  int root = -1;        ///< position in the group; -1: none
+  Rational factor = 1;  ///< of a scale
+  std::string site;     ///< "train.py:9", on the lowest rank; "" where it is not known
 
+  bool scales() const { return op == "scale"; }
   /// Everything but the site.
   bool same_kind(const GradientCall& other) const;
   friend bool operator==(const GradientCall&, const GradientCall&) = default;
@@ -33,7 +36,7 @@ struct ParameterCall {
   std::size_t order = 0;     ///< of the first, among all calls of its rank
 };
 
-/// The collectives of a run that carry gradients.
+/// The collectives of a run that carry gradients, and what is seen of ranks that scale them.
 struct GradientCalls {
   std::vector<GradientCall> calls;                       ///< each once
   std::vector<std::vector<ParameterCall>> of_parameter;  ///< by the run's number, in the order in which it met them

@@ -13,6 +13,7 @@
 #include "src/live/captured_run.h"
 #include "src/live/declarations.h"
 #include "src/live/event.h"
+#include "src/live/fractions.h"
 #include "src/live/precision.h"
 #include "src/symbolic/program_operations.h"
 
@@ -94,6 +95,7 @@ class Reader {
     if (kind == "parameter") return parameter(event);
     if (kind == "contribution") return contribution(event);
     if (kind == "collective") return collective(event);
+    if (kind == "scale") return scale(event);
     if (kind == "result") return result(event);
     if (kind == "step") return step(event);
     if (kind == "gap") return gap(event);
@@ -248,6 +250,27 @@ class Reader {
     }
     call.after_results = !step.results.empty();
     return call;
+  }
+
+  void scale(const Event& event) {
+    const RankStep& step = step_of(event);
+    CapturedCollective call;
+    call.line = line_;
+    call.step = static_cast<int>(event.whole("step"));
+    call.op = "scale";
+    call.group = {record_.header.rank};
+    call.call = text_if_any(event, "call");
+    call.parameters = declared(event, "parameters");
+    call.passes = step.micro_batches;
+    call.after_results = !step.results.empty();
+    const std::string op = event.required_text("op");
+    if (op != "mul" && op != "div") event.mistake(fmt::format("\"op\" is \"{}\"; expected \"mul\" or \"div\"", op));
+    if (event.required("by") == nullptr) return;
+    // It may have been rounded to float32.
+    const double by = event.factor("by");
+    call.factor = nearest_fraction(by, by * 0x1p-24);
+    if (call.factor && op == "div") call.factor = Rational(1) / *call.factor;
+    record_.collectives.push_back(std::move(call));
   }
 
   /// Parameters by their ids.

@@ -335,8 +335,10 @@ class CutFinder {
   /// The place of the reduction of a parameter among the calls of its rank; what shares one went together.
   std::size_t order_of(int parameter) const {
     if (const ParameterCall* met = reduce_scatter_of(parameter)) return met->order;
-    const std::vector<ParameterCall>& met = recording_.calls.of_parameter[at(parameter)];
-    return met.empty() ? 0 : met.front().order;
+    for (const ParameterCall& met : recording_.calls.of_parameter[at(parameter)]) {
+      if (!recording_.calls.calls[at(met.call)].scales()) return met.order;
+    }
+    return 0;
   }
 
   /// The size at which each of these buckets closes with its last parameter and none before; 0: no bucket need close.

@@ -91,13 +91,23 @@ class LocalStepSearch {
     if (within > 0)
       divides.insert(recording_.run->header.adapter == "ddp" ? divides.begin() : divides.end(), Divides::in_backward);
     if (outside > 0) divides.push_back(Divides::everywhere);
+    for (const bool as_seen : {true, false}) {
+      if (!as_seen && !is_seen_scaled(recording_, parameter)) continue;
+      add_ways(all, divides, aside, as_seen);
+    }
+    return all;
+  }
+
+  void add_ways(std::vector<LocalSteps>& all, const std::vector<LocalSteps::Divides>& divides, bool aside,
+                bool as_seen) const {
     for (const bool kept : {false, true}) {
       if (kept && recording_.steps.size() == 1) continue;
       for (const bool cleared : {false, true}) {
         if (cleared && *std::max_element(recording_.micro_batches.begin(), recording_.micro_batches.end()) == 1)
           continue;
-        for (const Divides divided : divides) {
+        for (const LocalSteps::Divides divided : divides) {
           LocalSteps way;
+          way.as_seen = as_seen;
           way.divides = divided;
           way.cleared_between = cleared;
           way.kept = kept;
@@ -106,7 +116,6 @@ class LocalStepSearch {
         }
       }
     }
-    return all;
   }
 
   /// Looks through the ways of these parameters; the others stay as in `start`, which says for all where what comes out

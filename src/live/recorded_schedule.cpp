@@ -79,19 +79,56 @@ class Writer {
       by(step);
       step.set("buffer", Json::string(unreduced));
     });
-    for (const auto& [step, parameters] : shared_.each) collective(inner, step, parameters);
-    collect(inner, shared_.each, false);
+    calls(inner, shared_.each, false);
     Json loop = Json::object();
     loop.set("name", Json::string("micro_batches"));
     loop.set("op", Json::string("each"));
     loop.set("steps", Json::array(std::move(inner)));
     list.push_back(loop);
-    for (const auto& [step, parameters] : shared_.tail) collective(list, step, parameters);
-    collect(list, shared_.tail, true);
+    calls(list, shared_.tail, true);
     redistribute(list);
     own(list);
     multiply(list);
     return Json::array(std::move(list));
+  }
+
+  /// What is reduced in another buffer is scaled where it is collected.
+  void calls(std::vector<Json>& list, const std::vector<SharedSteps::Entry>& steps, bool in_tail) {
+    const auto is_after = [&](const SharedStep& step) {
+      return step.aside && recording_.calls.calls[at(step.call)].scales();
+    };
+    for (const auto& [step, parameters] : steps) {
+      if (!is_after(step)) collective(list, step, parameters);
+    }
+    collect(list, steps, in_tail);
+    for (const auto& [step, parameters] : steps) {
+      if (is_after(step)) scale(list, step, parameters);
+    }
+  }
+
+  void scale(std::vector<Json>& list, const SharedStep& shared, const std::vector<int>& parameters) {
+    const GradientCall& call = recording_.calls.calls[at(shared.call)];
+    add(list, call.site.empty() ? "scale" : "scale/" + step_word(call.site), "scale", parameters, [&](Json& step) {
+      step.set("by", Json::string(factor(call, parameters)));
+      if (const auto condition = shared.in_tail ? std::nullopt : when(shared.passes))
+        step.set("when", Json::string(*condition));
+    });
+  }
+
+  /// One over the size of the group over which all of these are summed, where nothing else divides, or a number.
+  std::string factor(const GradientCall& scaling, const std::vector<int>& parameters) const {
+    std::optional<std::vector<std::string>> axes;
+    for (const int parameter : parameters) {
+      if (local_steps_[at(parameter)].divides != LocalSteps::Divides::no) return scaling.factor.to_string();
+      std::optional<std::vector<std::string>> own;
+      for (const ParameterCall& met : recording_.calls.of_parameter[at(parameter)]) {
+        const GradientCall& call = recording_.calls.calls[at(met.call)];
+        if (sums(call) && call.stages.empty() && Rational(1, call.members) == scaling.factor) own = named(call.axes);
+      }
+      if (!own || (axes && axes != own)) return scaling.factor.to_string();
+      axes = own;
+    }
+    return axes->size() == 1 ? "1 / " + axes->front() : fmt::format("1 / ({})", fmt::join(*axes, " * "));
   }
 
   void multiply(std::vector<Json>& list) {
@@ -216,6 +253,7 @@ class Writer {
 
   void collective(std::vector<Json>& list, const SharedStep& shared, const std::vector<int>& parameters) {
     const GradientCall& call = recording_.calls.calls[at(shared.call)];
+    if (call.scales()) return scale(list, shared, parameters);
     const std::vector<std::string> axes = named(call.axes);
     const std::string site = call.site.empty() ? "" : "/" + step_word(call.site);
     const std::string over_axes = fmt::format("{}", fmt::join(axes, "_"));
@@ -245,7 +283,7 @@ class Writer {
   void collect(std::vector<Json>& list, const std::vector<SharedSteps::Entry>& steps, bool in_tail) {
     std::map<int, std::set<int>> passes;  // by parameter
     for (const auto& [step, parameters] : steps) {
-      if (!step.aside) continue;
+      if (!step.aside || recording_.calls.calls[at(step.call)].scales()) continue;
       for (const int parameter : parameters) passes[parameter].insert(step.passes.begin(), step.passes.end());
     }
     std::map<std::set<int>, std::vector<int>> together;
@@ -319,7 +357,15 @@ LocalSteps usual(const Recording& recording, int parameter) {
 
 bool may_be_aside(const Recording& recording, int parameter) {
   const std::vector<ParameterCall>& met = recording.calls.of_parameter[at(parameter)];
-  return calls_in_loop(recording, parameter) > 0 || (recording.steps.size() > 1 && !met.empty());
+  const auto reduces = [&](const ParameterCall& made) { return !recording.calls.calls[at(made.call)].scales(); };
+  const auto loop_end = met.begin() + static_cast<std::ptrdiff_t>(calls_in_loop(recording, parameter));
+  return std::any_of(met.begin(), recording.steps.size() > 1 ? met.end() : loop_end, reduces);
+}
+
+bool is_seen_scaled(const Recording& recording, int parameter) {
+  const std::vector<ParameterCall>& met = recording.calls.of_parameter[at(parameter)];
+  return std::any_of(met.begin(), met.end(),
+                     [&](const ParameterCall& made) { return recording.calls.calls[at(made.call)].scales(); });
 }
 
 std::string token_count_scale(const std::vector<std::string>& axes) {

@@ -15,13 +15,14 @@
 
 namespace lockstep::live {
 
-/// What ranks do to a parameter's gradient by themselves, which no collective shows.
+/// What ranks do to a parameter's gradient by themselves, which no collective shows, and a capture not always.
 struct LocalSteps {
   enum class Divides { no, in_backward, everywhere };
   Divides divides = Divides::no;   ///< by the group's size before sums: none, those within backward passes, all
   bool cleared_between = false;    ///< between micro-batches
   bool kept = false;               ///< nobody clears it between optimizer steps
   bool aside = false;              ///< what comes out of reductions is added up in another buffer
+  bool as_seen = true;             ///< what was seen of scaling is all of it; else it is of no account
   std::optional<Rational> factor;  ///< at the end
   /// At the end it is divided by the tokens of all micro-batches, summed over these axes of the layout.
   std::optional<std::vector<std::string>> token_axes;
@@ -81,6 +82,9 @@ Json scenario_of(const Recording& recording, const std::vector<LocalSteps>& loca
 
 /// What divides by the tokens of all micro-batches, summed over these axes.
 std::string token_count_scale(const std::vector<std::string>& axes);
+
+/// Whether the run has seen that somebody scales a parameter's gradient.
+bool is_seen_scaled(const Recording& recording, int parameter);
 
 /// Of the reductions that a parameter meets, those that sum, so that a rank may divide before them: within backward
 /// passes, and outside.

@@ -23,6 +23,7 @@ OwnSteps steps_of(const Recording& recording, const std::vector<LocalSteps>& loc
   std::map<SharedStep, int> times;
   for (std::size_t i = 0; i < met.size(); ++i) {
     const GradientCall& call = recording.calls.calls[at(met[i].call)];
+    if (call.scales() && !local_steps[at(parameter)].as_seen) continue;
     SharedStep step;
     step.call = met[i].call;
     step.in_tail = i >= tail;

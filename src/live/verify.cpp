@@ -18,7 +18,9 @@
 #include "src/live/extraction_text.h"
 #include "src/live/extraction_verdicts.h"
 #include "src/live/findings.h"
+#include "src/live/known_faults.h"
 #include "src/live/left_behind.h"
+#include "src/live/mixed_parts.h"
 #include "src/live/precision.h"
 #include "src/live/record.h"
 #include "src/live/run_gaps.h"
@@ -70,6 +72,7 @@ class Verifier {
     }
     compare_without_loss();
     if (extraction_ == nullptr) live::doubt_zeros(findings_);
+    if (extraction_ == nullptr) mixed_ = live::tell_mixed_parts(run_, findings_);
     if (reference_) {
       live::compare_to_reference({run_, files_, formulas_, options_, chosen_, chosen_steps_, cells_, expected_},
                                  *reference_, findings_, result_);
@@ -377,6 +380,40 @@ class Verifier {
   void blame() {
     // Without collectives there is no schedule, and of some parameters alone it would be another one.
     if (!run_.header.collectives || !options_.parameters.items().empty()) return;
+    blame_recorded();
+    if (result_.blame.empty() && chosen_steps_.size() > 1) blame_first_step();
+    if (result_.blame.empty()) blame_these(live::known_faults(run_, result_));
+    // What adds up different elements is known to do so, whatever else a schedule would say of it.
+    if (result_.blame.empty() || mixed_.all) blame_these(mixed_.steps);
+  }
+
+  void blame_these(std::vector<StepAtFault> steps) {
+    if (steps.empty()) return;
+    result_.blame = std::move(steps);
+    result_.repair.clear();
+    result_.not_blamed.clear();
+  }
+
+  /// Optimizer steps may differ, so that no one schedule says what all of them did: then the first that is wrong.
+  void blame_first_step() {
+    std::optional<int> first;
+    for (const VerifiedPiece& piece : result_.pieces) {
+      if (piece.verdict == Verdict::wrong && (!first || piece.step < *first)) first = piece.step;
+    }
+    if (!first) return;
+    VerifyOptions options = options_;
+    options.step = first;
+    options.reference.clear();
+    options.coefficients = true;
+    VerifyResult alone = Verifier(run_, options).run();
+    if (alone.blame.empty()) return;
+    for (StepAtFault& one : alone.blame) one.why += fmt::format("; in optimizer step {}, looked at by itself", *first);
+    result_.blame = std::move(alone.blame);
+    result_.repair = std::move(alone.repair);
+    result_.not_blamed.clear();
+  }
+
+  void blame_recorded() {
     std::shared_ptr<const Scenario> scenario;
     try {
       const RecordedRun recorded = live::record(run_, result_, &scenario);
@@ -399,6 +436,7 @@ class Verifier {
   std::optional<live::ExtractionVerdicts> extraction_verdicts_;
   std::optional<live::ReferenceRun> reference_;
   std::optional<CapturedLoss> loss_;
+  live::MixedFaults mixed_;
   std::vector<char> chosen_;  // by parameter
   std::vector<int> chosen_steps_;
   live::CellsOfSteps cells_;

@@ -38,6 +38,23 @@ std::string rank_words(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + numbers_words(ranks);
 }
 
+std::string site_of(const std::string& call) {
+  std::string site = call.substr(0, call.find(" in "));
+  return site.substr(site.rfind('/') == std::string::npos ? 0 : site.rfind('/') + 1);
+}
+
+std::vector<std::string> axes_of(const CapturedRun& run, const std::vector<int>& ranks) {
+  std::vector<std::string> axes;
+  for (std::size_t axis = 0; axis < run.header.axes.size(); ++axis) {
+    std::set<int> coordinates;
+    for (const int rank : ranks) {
+      if (rank < run.header.world) coordinates.insert(run.coordinates(rank, std::uint32_t{1} << axis));
+    }
+    if (coordinates.size() > 1) axes.push_back(run.header.axes[axis]);
+  }
+  return axes;
+}
+
 std::string piece_words(const std::vector<Interval>& piece) {
   std::string text;
   for (const Interval& interval : piece)

@@ -14,6 +14,10 @@ namespace lockstep::live {
 std::string numbers_words(const std::vector<int>& numbers);
 /// "rank 1", "ranks 0 to 3 and 6".
 std::string rank_words(const std::vector<int>& ranks);
+/// "train.py:9" of "train.py:9 in main"; of a file in a package, without its folders.
+std::string site_of(const std::string& call);
+/// The axes of the mesh along which these ranks differ.
+std::vector<std::string> axes_of(const CapturedRun& run, const std::vector<int>& ranks);
 /// "[0, 8) × [0, 16)".
 std::string piece_words(const std::vector<Interval>& piece);
 /// "12 %", "0.04 %".

@@ -22,6 +22,13 @@ inline std::string call(const std::string& op, const std::vector<int>& group, in
       micro_batch, op, fmt::join(group, ","), elements, reduce, site, parameters);
 }
 
+/// The line of a gradient that a rank scales.
+inline std::string scaled(const std::string& op, double by, const std::string& parameters,
+                          const std::string& site = "train.py:11 in main") {
+  return fmt::format(R"({{"event":"scale","step":0,"op":"{}","by":{},"call":"{}","parameters":[{}]}})", op, by, site,
+                     parameters);
+}
+
 inline bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// "zero; micro_batches(backward; …); …" with what each step has besides its name and op.

@@ -4,6 +4,7 @@
 import os
 import random
 import sys
+from types import SimpleNamespace
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 
@@ -11,6 +12,7 @@ import torch
 
 from lockstep.carrying import Carried, Parts
 from lockstep.collectives import Collectives
+from lockstep.scaling import Scaling
 
 
 def parts_against_bytes(rounds=300):
@@ -50,6 +52,39 @@ def a_collective_in_its_own_memory():
     assert carried.of(bucket[:4]) == [0, 1] and carried.of(other) == [0, 1, 2, 3]
 
 
+def the_gradient_among_several():
+    """As FSDP2's shards lie in what a reduce-scatter has left, which has those of a layer together."""
+    flat = torch.zeros(8)
+    carried = Carried({1: flat[:3], 2: flat[3:], 3: None}.get)
+    carried.put(flat, [1, 2, 3])
+    assert [carried.of(tensor) for tensor in (flat[:3], flat[3:], flat, flat[2:5])] == [[1], [2], [1, 2, 3], [1, 2, 3]]
+
+
+def what_is_scaled():
+    """(step, op, number, parameters) of what a script multiplies and divides in place."""
+    held = [torch.nn.Parameter(torch.zeros(size)) for size in (3, 4)]
+    told = []
+    run = SimpleNamespace(active=lambda: True, in_backward=lambda: False, micro=0, step=5, taken=set(), gaps=SimpleNamespace(stepping=None), pending=told,
+                          adapter=SimpleNamespace(in_grad=True, parameters=SimpleNamespace(all=[SimpleNamespace(held=one) for one in held])))
+    with Collectives(lambda found: None, Scaling(run)) as mode:
+        for number, one in enumerate(held):
+            one.grad = torch.ones_like(one)
+            mode.carried.put(one.grad, [number])
+        for one in held:
+            one.grad.div_(2)
+        held[0].grad.mul_(torch.tensor(0.25))
+        torch._foreach_mul_([one.grad for one in held], [3.0, 1.0])
+        held[1].grad[:2].mul_(2)  # a part of it
+        held[0].grad * 2, held[0].grad.add_(1), held[0].grad.mul_(1), held[0].grad.mul_(-1), torch.ones(3).mul_(2)
+        run.taken.add(0)
+        held[0].grad.mul_(2)  # what an optimizer gets was looked at
+        run.taken.clear()
+        run.in_backward = lambda: True
+        held[0].grad.mul_(2)
+    assert all(event == "scale" and line["call"].startswith("carrying.py:") for event, line, *_ in told)
+    return [(line["step"], line["op"], line["by"], line["parameters"]) for _, line, *_ in told]
+
+
 def operations():
     with Collectives(lambda found: None) as mode:
         gradient, bucket = torch.ones(3), torch.zeros(6)
@@ -79,5 +114,7 @@ def operations():
 if __name__ == "__main__":
     a_bucket_that_is_used_again()
     a_collective_in_its_own_memory()
+    the_gradient_among_several()
+    assert what_is_scaled() == [(5, "div", 2, [0, 1]), (5, "mul", 0.25, [0]), (5, "mul", 3, [0])], what_is_scaled()
     operations()
     print("counted: %d stretches" % parts_against_bytes())

@@ -171,7 +171,7 @@ def test_the_steps_have_the_names_of_their_axes_and_places(folders):
 
 @pytest.mark.parametrize("case, step", [("plain-left-out", "dp_all_reduce/"), ("plain-late", "dp_all_reduce/"), ("ddp-last", "zero_between"),
                                         ("ddp-ignored", "dp_all_reduce/"), ("tp-norm-average", "tp_all_reduce/"),
-                                        ("ddp-unused", "dp_all_reduce"), ("plain-users", "dp_scale/"), ("hsdp-replicas-alone", "dp_shard_all_reduce"),
+                                        ("ddp-unused", "dp_all_reduce"), ("plain-users", "scale/"), ("hsdp-replicas-alone", "dp_shard_all_reduce"),
                                         ("tp-norm-again", "tp_all_reduce/optimizer"), ("tp-group", "dp_all_reduce/bugs_worker.py"),
                                         ("fsdp-tp-norm", "tp_all_reduce"), ("fsdp-tp-words-kept", "zero"),
                                         ("fsdp-tp-words-halved", "scale")])
