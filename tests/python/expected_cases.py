@@ -85,6 +85,14 @@ CASES = [
     on("deepspeed", "zero-1", "deepspeed", zero_stage=1),
     on("deepspeed", "zero-1-all-reduce", "deepspeed", zero_stage=1, reduce_scatter=False),
     on("deepspeed", "zero-1-bf16", "deepspeed", zero_stage=1, bf16=True),
+    on("deepspeed", "zero-1-bf16-optimizer", "deepspeed", zero_stage=1, bf16=True, grad_accum_dtype="fp32"),
+    on("deepspeed", "zero-2", "deepspeed", zero_stage=2),
+    on("deepspeed", "zero-3", "deepspeed", zero_stage=3),
+    with_gpt("megatron-tp-sequences", 2, 1, 2, layers=2),
+    with_gpt("megatron-tp", 2, 1, 2, "whole", layers=2),
+    with_gpt("megatron-pp-optimizer", 1, 2, 2, use_distributed_optimizer=True),
+    with_gpt("megatron-tp-pp-optimizer", 2, 2, 2, use_distributed_optimizer=True),
+    with_gpt("megatron-overlap", 2, 1, 4, layers=2, use_distributed_optimizer=True, overlap_grad_reduce=True),
 ]
 
 
