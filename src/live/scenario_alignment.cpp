@@ -87,7 +87,7 @@ class Aligning {
           apart_at = rank;
       }
       const std::optional<Axis> named = axis_named(header.axes[i]);
-      if (!same && apart_at >= 0)
+      if (apart_at >= 0)
         result_.apart.push_back(
             fmt::format("Rank {} has coordinate {} on {} in the code, and {} in the scenario: its layout has another "
                         "order.",

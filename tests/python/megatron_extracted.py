@@ -77,7 +77,8 @@ MISTAKES = {
 }
 
 
-def main(tp, pp, case="sequences"):
+def main(tp, pp, case="sequences", distributed_optimizer=True, layers=None, **reduction):
+    """`reduction`: of DistributedDataParallelConfig."""
     sequences, change = MISTAKES.get(case, (case in ("sequences", "experts"), lambda model: None))  # else a right one
     experts = {"num_moe_experts": 4, "moe_router_topk": 2, "moe_ffn_hidden_size": 16, "moe_token_dispatcher_type": "alltoall",
                "moe_router_load_balancing_type": "none", "add_bias_linear": False, "expert_model_parallel_size": 2} if case.startswith("experts") else {}
@@ -86,7 +87,7 @@ def main(tp, pp, case="sequences"):
                                              expert_model_parallel_size=experts.get("expert_model_parallel_size", 1), create_gloo_process_groups=False)
     torch.manual_seed(3)
     config = TransformerConfig(
-        num_layers=pp, hidden_size=8 * tp, num_attention_heads=tp, ffn_hidden_size=8 * tp, use_cpu_initialization=True, attention_dropout=0.0,
+        num_layers=layers or pp, hidden_size=8 * tp, num_attention_heads=tp, ffn_hidden_size=8 * tp, use_cpu_initialization=True, attention_dropout=0.0,
         hidden_dropout=0.0, masked_softmax_fusion=False, bias_dropout_fusion=False, persist_layer_norm=False, tensor_model_parallel_size=tp,
         pipeline_model_parallel_size=pp, sequence_parallel=sequences and tp > 1, qk_layernorm=case == "queries", gradient_accumulation_fusion=False, finalize_model_grads_func=finalize_model_grads,
         **experts,
@@ -95,8 +96,8 @@ def main(tp, pp, case="sequences"):
                      pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage(),
                      share_embeddings_and_output_weights=True)
     change(model)
-    model = DistributedDataParallel(config, DistributedDataParallelConfig(use_distributed_optimizer=True, grad_reduce_in_fp32=True), model)
-    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=0.01, clip_grad=0.1, use_distributed_optimizer=True), [model],
+    model = DistributedDataParallel(config, DistributedDataParallelConfig(use_distributed_optimizer=distributed_optimizer, grad_reduce_in_fp32=True, **reduction), model)
+    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=0.01, clip_grad=0.1, use_distributed_optimizer=distributed_optimizer), [model],
                                        use_gloo_process_groups=False)
 
     def forward_step(iterator, model):
