@@ -17,6 +17,7 @@ MEANS = {"MeanBackward0", "MeanBackward1", "NllLossBackward0", "NllLoss2DBackwar
 MEAN, SUM = 1, 2  # `_saved_reduction` of these
 # What hands a number on.
 SAME = {"ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "UnsqueezeBackward0", "CloneBackward0", "AliasBackward0"}
+SINK = "_DDPSinkBackward"  # through which DistributedDataParallel hands on all that its model returns
 SCALES = ("DivBackward0", "MulBackward0")
 MOST_TERMS = 64
 
@@ -64,12 +65,17 @@ def elements_of(node):
 def term_of(root):
     """Whether this loss is a mean or a sum of elements, what that is multiplied with, and the elements of a sum where they are known; None where the graph
     does not say that it is one."""
-    at = root.grad_fn, 1.0
-    while at is not None and at[0] is not None:
-        node, factor = at
+    node, place, factor = root.grad_fn, root.output_nr, 1.0
+    while node is not None:
         if reduction_of(node) is not None:
             return None if is_scaled_within(node) else (reduction_of(node), factor, elements_of(node))
-        at = scaled_from(node, factor)
+        edges = node.next_functions
+        if type(node).__name__ == SINK:
+            node, place = edges[place] if place < len(edges) else (None, 0)
+            continue
+        scaled = scaled_from(node, factor)
+        node, factor = scaled if scaled is not None else (None, 0)
+        place = next((place for one, place in edges if one is not None), 0)
     return None
 
 
@@ -137,8 +143,9 @@ class Roots:
         if len(roots) == 1 and isinstance(roots[0], torch.Tensor) and roots[0].numel() == 1 and gradients is None and self.run.pipelines.divisor is None:
             with unseen(roots[0]):  # numbers that stand in the graph are no tensors for a dispatch mode
                 term = term_of(roots[0])
-        if term is not None and self.run.scaler.scale is not None:
-            term = (term[0], term[1] / self.run.scaler.scale, term[2])
+        if term is not None:
+            scale = (self.run.scaler.scale or 1.0) * getattr(self.run.loss, "factor", 1)
+            term = (term[0], term[1] / scale, term[2])
         self.all.append(Root(self.run.micro, term, self.rows, self.sites.innermost(sys._getframe(1))))
         self.rows = None
 

@@ -18,7 +18,9 @@ def told_loss(trainer):
     if trainer.compute_loss_func is not None:
         return None
     if getattr(trainer, "model_accepts_loss_kwargs", False):
-        return Told("local_mean", "the Trainer hands the model the number of tokens of the whole step, by which it is to divide")
+        whole = getattr(trainer.args, "average_tokens_across_devices", False)
+        ranks = trainer.accelerator.num_processes // getattr(trainer, "get_tp_size", lambda: 1)()
+        return Told("local_mean", "the Trainer hands the model the number of tokens of the whole step, by which it is to divide", factor=ranks if whole else 1)
     return Told("local_mean", "the Trainer divides each loss for the micro-batches", divides=True)
 
 
