@@ -4,8 +4,11 @@ tests/python/test_weights.py."""
 
 import ast
 import importlib
+import importlib.util
+import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -96,3 +99,69 @@ def test_a_loaded_function_gets_the_code_of_the_mutant_wherever_it_was_imported(
     with pytest.raises(LookupError, match="no function of .*planted_here.py has line 6"):
         prepare("planted_here.py")
         plant(next(one for one in mutants_of("planted_here.py", source) if one.line == 6))
+
+
+STEP = b"def reduce(a, b):\n    return a + b\n\ndef scale(a):\n    return a - 1\n"
+
+
+class Framework:
+    name, files, losses, in_parts = "played", ("stepped_here.py",), {}, ()
+    cases = {"one": 2, "other": 2}
+
+    def load(self):
+        importlib.import_module("stepped_here")
+
+
+@pytest.fixture
+def tool(tmp_path, monkeypatch):
+    """tools/code-mutants with a framework of two functions: with the script `other` ranks get what they make, with `one` what `reduce` makes alone."""
+    specification = importlib.util.spec_from_file_location("code_mutants_tool", ROOT / "tools" / "code_mutants" / "__main__.py")
+    main = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(main)
+    (tmp_path / "stepped_here.py").write_bytes(STEP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    framework, cases = Framework(), importlib.import_module("cases")
+    monkeypatch.setattr(cases, "SCRIPTS", tmp_path)
+    (tmp_path / "played_step.py").write_text("")
+
+    def load(frameworks):
+        framework.load()
+        prepare("stepped_here.py")
+
+    def run(case, folder, noise=False, files=(), limit=60):
+        module = sys.modules["stepped_here"]
+        got = [module.reduce(5, 3), module.scale(5) if case.name == "other" else 4]
+        lines = {("stepped_here.py", 2), ("stepped_here.py", 5)}
+        return "same", "", [[[[float(one) for one in got]]]], (set(), lines) if files else None
+
+    def extract(case, mutant, folder, ranks=None, jobs=1, limit=60):
+        with open(tmp_path / "extracted", "a", encoding="utf-8") as file:
+            file.write(case.name + "\n")
+        return ("match", "") if mutant is None else ("mismatch", "wrong")
+
+    for owner, name, value in ((main, "load", load), (main.running, "run", run), (main.extracting, "extract", extract), (main, "FRAMEWORKS", {"played": framework}),
+                               (main.document, "FIGURES", tmp_path / "none.jsonl")):
+        monkeypatch.setattr(owner, name, value)
+    settings = {"framework": None, "file": None, "case": None, "each": 30, "most": 100, "minutes": 1, "seed": 1, "jobs": 2, "output": str(tmp_path / "out.jsonl"),
+                "new": True, "changing": True, "run": True, "scripts": 1}
+    yield lambda step, **more: getattr(main, step)(SimpleNamespace(**{**settings, **more}))
+    del sys.modules["stepped_here"]
+    PREPARED.clear()
+
+
+def test_a_mutant_that_changes_nothing_meets_further_scripts_and_those_that_change_a_gradient_are_extracted(tool, tmp_path):
+    rows = tool("measure", case=["one"])
+    assert sorted((row["mutant"]["line"], row["runs"]) for row in rows) == [(2, "other"), (5, "same"), (5, "same")]
+    assert not (tmp_path / "extracted").exists()
+    # What has changed a gradient is not run again, and what changed nothing with the scripts that it has met, with another.
+    assert tool("measure") == []
+    again = tool("measure", scripts=2)
+    assert sorted((row["mutant"]["line"], row["runs"], row["case"], row["tried"]) for row in again) == [(5, "other", "other", ["other"])] * 2
+    assert tool("measure", scripts=2) == []
+    # The extraction is of these three, after one of each script without a mutant, and is not made twice.
+    rows = tool("extract_rest")
+    assert sorted(row.get("extracted", "") for row in rows) == ["", "", "mismatch", "mismatch", "mismatch"]
+    assert sorted((tmp_path / "extracted").read_text().split()) == ["one"] * 2 + ["other"] * 3
+    assert tool("extract_rest") == rows and len((tmp_path / "extracted").read_text().split()) == 5
+    assert all("extracted" in row for row in tool("extract_rest", changing=False))
+    assert {json.loads(line)["ranks"] for line in (tmp_path / "out.jsonl").read_text().splitlines()} == {2}
