@@ -27,6 +27,8 @@ words = sys.argv[1:]
 if words[0] != "extract":
     os.execv("{binary}", ["lockstep", *words])
 import averaging
+if not os.path.exists(words[words.index("--python") + 1]):  # from the folder where scripts run
+    sys.exit("error: no such Python")
 if averaging.BROKEN:
     sys.exit("lockstep extract: rank 0 ended with\\n  RuntimeError: no such thing\\n  train.py:3 in main\\n      raise")
 with open(os.environ["COUNT"], "a") as file:
@@ -141,6 +143,9 @@ def test_a_matrix_goes_on_where_it_was_ended_and_says_what_each_release_does(run
     (tmp_path / "beside.py").unlink()
     page = run("matrix", "listed.toml", "--results", "plan.results", "--releases", "releases", "--written", "-q", "-f", "markdown", "-o", "page.md")
     assert page.returncode == 1 and "| averaged | averaging 1.10, 2.0 |" in (tmp_path / "page.md").read_text()
+    (tmp_path / "python").symlink_to(sys.executable)
+    linked = run("matrix", "listed.toml", "--results", "linked.results", "--releases", "releases", "--only", "averaging 1.1 ", "-q", "--python", "./python")
+    assert (linked.returncode, linked.stderr) == (0, ""), linked.stdout
 
 
 @pytest.mark.parametrize("run", [None], indirect=True)

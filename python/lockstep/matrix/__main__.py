@@ -105,6 +105,8 @@ def bisect(settings):
 def main(settings, descriptor):
     settings = json.loads(settings)
     os.environ.setdefault("LOCKSTEP_BINARY", settings["program"])  # that has started this
+    if os.sep in settings["python"]:  # scripts run elsewhere; a link stays one, as that of a virtual environment
+        settings["python"] = os.path.abspath(settings["python"])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # what runs is ended on the way out
     try:
         text, right = {"matrix": matrix, "bisect": bisect}[settings["command"]](settings)
