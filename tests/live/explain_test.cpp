@@ -12,7 +12,7 @@ using live::Problem;
 
 namespace {
 
-constexpr int ranks = 4, micro_batches = 4, sums = 64;
+constexpr int ranks = 4, micro_batches = 4, sums = 128;
 constexpr std::size_t elements = 4096;
 
 /// As a capture keeps it: of float64 with all digits.
@@ -87,7 +87,7 @@ double smallest(Dtype dtype, bool of_one_rank, int seeds) {
 }  // namespace
 
 TEST_CASE("the smallest wrong factors that are found are those of docs/verify.md, and right sums are right") {
-  // Of 4 ranks with 4 micro-batches, 4096 elements and 64 sums, kept as captures do; every product and every addition
+  // Of 4 ranks with 4 micro-batches, 4096 elements and 128 sums, kept as captures do; every product and every addition
   // rounded.
   CHECK(smallest(Dtype::bfloat16, false, 8) == 0x1p-8);
   CHECK(smallest(Dtype::bfloat16, true, 8) == 0x1p-6);
