@@ -53,14 +53,14 @@ std::shared_ptr<const Scenario> scenario(const Expected& is) {
                                   is.by + R"("}]}, )" + is.steps + "]}}")));
 }
 
-ExtractionComparison compared(const Expected& expected, const Code& found, const ParameterNames& names = {}) {
+ExtractionComparison held_against(const Expected& expected, const Code& found, const ParameterNames& names = {}) {
   return compare_with_scenario(*scenario(expected), source("step.json", code(found)), names);
 }
 
 }  // namespace
 
 TEST_CASE("code that does what a scenario says hands out the same gradients") {
-  const ExtractionComparison result = compared({}, {});
+  const ExtractionComparison result = held_against({}, {});
   CHECK(result.apart.empty());
   CHECK(result.verdict() == CodeVerdict::same);
   CHECK(result.elements == 16);
@@ -73,7 +73,7 @@ TEST_CASE("code that does what a scenario says hands out the same gradients") {
 TEST_CASE("code that divides otherwise is told with both formulas, the steps and the calls") {
   Code quarter;
   quarter.factor = "1/4";
-  const ExtractionComparison result = compared({}, quarter);
+  const ExtractionComparison result = held_against({}, quarter);
   CHECK(result.verdict() == CodeVerdict::other);
   REQUIRE(result.gradients.size() == 1);
   const GradientDifference& one = result.gradients.front();
@@ -88,13 +88,13 @@ TEST_CASE("code that divides otherwise is told with both formulas, the steps and
 TEST_CASE("by what backward multiplies counts where the code's loss is known") {
   Expected twice;
   twice.by = "2 / (tokens * micro_batches)";
-  const ExtractionComparison result = compared(twice, {});
+  const ExtractionComparison result = held_against(twice, {});
   CHECK(result.verdict() == CodeVerdict::other);
   CHECK(result.notes.size() == 1);  // that formulas are of plain gradients
 
   Code unknown;
   unknown.loss = "null";
-  const ExtractionComparison not_known = compared(twice, unknown);
+  const ExtractionComparison not_known = held_against(twice, unknown);
   CHECK(not_known.verdict() == CodeVerdict::same);
   REQUIRE(not_known.notes.size() == 1);
   CHECK(not_known.notes.front().find("--loss") != std::string::npos);
@@ -104,7 +104,7 @@ TEST_CASE("a scenario that shards is held against code that does not, by the ele
   Expected sharded;
   sharded.steps =
       R"({"name": "shards", "op": "reduce_scatter", "over": "dp", "reduce": "avg", "geometry": {"kind": "rows"}})";
-  const ExtractionComparison result = compared(sharded, {});
+  const ExtractionComparison result = held_against(sharded, {});
   CHECK(result.verdict() == CodeVerdict::same);
   CHECK(result.ownership == std::vector<std::pair<std::string, int>>{{"a", 2}});
 }
@@ -112,20 +112,20 @@ TEST_CASE("a scenario that shards is held against code that does not, by the ele
 TEST_CASE("a parameter of one alone, or with another shape, is said") {
   Code renamed;
   renamed.name = "b";
-  const ExtractionComparison apart = compared({}, renamed);
+  const ExtractionComparison apart = held_against({}, renamed);
   CHECK(apart.verdict() == CodeVerdict::other);
   CHECK(apart.only_before == std::vector<std::string>{"a"});
   CHECK(apart.only_after == std::vector<std::string>{"b"});
-  CHECK(compared({}, renamed, {{"a", "b"}}).verdict() == CodeVerdict::same);
+  CHECK(held_against({}, renamed, {{"a", "b"}}).verdict() == CodeVerdict::same);
   renamed.name = "block.7.b";
   Expected layers;
   layers.parameter = R"({"name": "layer.7.a", "shape": [4, 2]})";
-  CHECK(compared(layers, renamed, {{"layer.*.a", "block.*.b"}}).verdict() == CodeVerdict::same);
-  CHECK_THROWS_AS(compared({}, renamed, {{"c", "b"}}), InputError);
+  CHECK(held_against(layers, renamed, {{"layer.*.a", "block.*.b"}}).verdict() == CodeVerdict::same);
+  CHECK_THROWS_AS(held_against({}, renamed, {{"c", "b"}}), InputError);
 
   Code transposed;
   transposed.shape = "[2, 4]";
-  const ExtractionComparison shapes = compared({}, transposed);
+  const ExtractionComparison shapes = held_against({}, transposed);
   CHECK(shapes.verdict() == CodeVerdict::undecided);
   REQUIRE_FALSE(shapes.undecided.empty());
   CHECK(shapes.undecided.front().why == "it has another shape in the scenario");
@@ -134,20 +134,20 @@ TEST_CASE("a parameter of one alone, or with another shape, is said") {
 TEST_CASE("other ranks, axes and micro-batches are not compared") {
   Expected four;
   four.layout = R"({"dp": 4})";
-  REQUIRE(compared(four, {}).apart.size() == 1);
-  CHECK(compared(four, {}).apart.front() == "The scenario is of 4 ranks, the code ran as 2 ranks.");
+  REQUIRE(held_against(four, {}).apart.size() == 1);
+  CHECK(held_against(four, {}).apart.front() == "The scenario is of 4 ranks, the code ran as 2 ranks.");
   Expected tensor_parallel;
   tensor_parallel.layout = R"({"tp": 2})";
   tensor_parallel.steps = R"({"name": "sum", "op": "all_reduce", "over": "tp"})";
-  REQUIRE_FALSE(compared(tensor_parallel, {}).apart.empty());  // the code's ranks have other data
+  REQUIRE_FALSE(held_against(tensor_parallel, {}).apart.empty());  // the code's ranks have other data
   Code two;
   two.micro_batches = 2;
-  REQUIRE(compared({}, two).apart.size() == 1);
-  CHECK(compared({}, two).apart.front() == "Rank 0 runs 2 micro-batches in optimizer step 0, the scenario has 1.");
+  REQUIRE(held_against({}, two).apart.size() == 1);
+  CHECK(held_against({}, two).apart.front() == "Rank 0 runs 2 micro-batches in optimizer step 0, the scenario has 1.");
   Code named;
   named.mesh = R"({"axes": ["data"], "sizes": [2]})";
   named.data_axes = R"(["data"])";
-  const ExtractionComparison same = compared({}, named);
+  const ExtractionComparison same = held_against({}, named);
   CHECK(same.verdict() == CodeVerdict::same);
   REQUIRE(same.notes.size() == 1);
   CHECK(same.notes.front() == "The code's axis data is dp of the scenario.");
@@ -163,12 +163,12 @@ TEST_CASE("ranks that yield one gradient are not taken for ranks that yield shar
   partial.layout = R"({"tp": 2})";
   partial.parameter = R"({"name": "a", "shape": [4, 2], "partial": ["tp"]})";
   partial.steps = R"({"name": "sum", "op": "all_reduce", "over": "tp"})";
-  CHECK(compared(partial, shares).verdict() == CodeVerdict::same);
+  CHECK(held_against(partial, shares).verdict() == CodeVerdict::same);
 
   Code replicas = shares;
   replicas.partial.clear();
   replicas.placed = R"(, "placed": ["tp"])";
-  const ExtractionComparison other = compared(partial, replicas);
+  const ExtractionComparison other = held_against(partial, replicas);
   CHECK(other.gradients.empty());  // the same sum of both
   REQUIRE(other.placements.size() == 1);
   CHECK(other.placements.front() ==
@@ -177,11 +177,11 @@ TEST_CASE("ranks that yield one gradient are not taken for ranks that yield shar
 
   Expected whole = partial;
   whole.parameter = R"({"name": "a", "shape": [4, 2]})";
-  const ExtractionComparison twice = compared(whole, replicas);  // one gradient, which both count twice
+  const ExtractionComparison twice = held_against(whole, replicas);  // one gradient, which both count twice
   CHECK(twice.placements.empty());
   CHECK(twice.verdict() == CodeVerdict::same);
   whole.steps = R"({"name": "mean", "op": "all_reduce", "over": "tp", "reduce": "avg"})";
-  CHECK(compared(whole, replicas).gradients.size() == 1);
+  CHECK(held_against(whole, replicas).gradients.size() == 1);
 }
 
 TEST_CASE("boxes of a parameter are compared by its row-major indices") {

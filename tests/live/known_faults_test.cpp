@@ -12,12 +12,7 @@ using test::Loop;
 using test::RunWriter;
 using test::says;
 using test::scaled;
-
-VerifyResult verified(const Loop& loop) {
-  const test::Folder folder;
-  loop.write(folder.path());
-  return verify_run(folder.path());
-}
+using test::verified;
 
 /// Two optimizer steps of one parameter of 600 elements, whose optimizers get `of_step` of the ranks' mean in the
 /// second step, and `left` of that of the first.

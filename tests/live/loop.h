@@ -85,6 +85,12 @@ inline RecordedRun recorded(const Loop& loop, const RecordOptions& options = {})
   return record_run(folder.path(), options);
 }
 
+inline VerifyResult verified(const Loop& loop) {
+  const Folder folder;
+  loop.write(folder.path());
+  return verify_run(folder.path());
+}
+
 inline const std::vector<int> both = {0, 1};
 
 }  // namespace lockstep::test

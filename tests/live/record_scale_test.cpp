@@ -13,6 +13,7 @@ using test::Loop;
 using test::recorded;
 using test::says;
 using test::scaled;
+using test::verified;
 using test::words;
 
 /// DDP's all-reduce of the last micro-batch and what else ranks do after it.
@@ -23,12 +24,6 @@ std::function<std::vector<std::string>(int, int)> reduced_and(const std::vector<
     if (m == 1) lines.insert(lines.end(), more.begin(), more.end());
     return lines;
   };
-}
-
-VerifyResult verified(const Loop& loop) {
-  const test::Folder folder;
-  loop.write(folder.path());
-  return verify_run(folder.path());
 }
 
 }  // namespace
