@@ -9,7 +9,6 @@ import json
 import math
 import os
 
-from lockstep import sketch_files
 from lockstep.extracting.merging import Mesh
 from lockstep.extracting.placements import Conflict, PARTS, SHARES, TOLD, WHOLE, names_of, pattern
 
@@ -36,6 +35,8 @@ class Rank:
         step = event["step"]
         if step not in self.files:
             with open("%s.step-%05d.safetensors" % (self.stem, step), "rb") as file:
+                from lockstep import sketch_files  # which imports torch; most extractions read no run
+
                 self.files[step] = sketch_files.read(file.read())
         return self.files[step][event["row"]]
 
