@@ -11,6 +11,7 @@
 #include "src/cli/options.h"
 #include "src/cli/script_needs.h"
 #include "src/cli/script_run.h"
+#include "src/importers/batch_lines.h"
 #include "src/report/clean_text.h"
 
 namespace lockstep::cli {
@@ -96,6 +97,12 @@ std::vector<std::string> other_programs(const ScriptRun& run) {
   return names;
 }
 
+/// How many GPUs nvidia-smi and PyTorch tell of: as src/cli/script_run.sh does.
+std::string gpus_told(const ScriptRun& run) {
+  const auto found = run.batch.find("SLURM_GPUS_ON_NODE");
+  return found != run.batch.end() ? found->second : "eight";
+}
+
 /// What the script was told, or found, that is not so elsewhere.
 void add_notes(const ScriptRun& run, const std::vector<std::string>& variables, Imported& imported) {
   std::vector<std::string> read;
@@ -115,19 +122,32 @@ void add_notes(const ScriptRun& run, const std::vector<std::string>& variables, 
     imported.assumed.push_back(
         fmt::format("It reads {}, as on a first node; --set says otherwise.", fmt::join(read, ", and ")));
   std::vector<std::string> of_slurm;
-  for (const auto& [name, value] : run.batch) {
-    if (!is_given(name) && is_read(name)) of_slurm.push_back(fmt::format("{} {}", name, value));
+  std::vector<std::string> unset;
+  for (const std::string& name : importers::layout_variables()) {
+    if (is_given(name) || !is_read(name)) continue;
+    if (const auto found = run.batch.find(name); found != run.batch.end()) {
+      of_slurm.push_back(fmt::format("{} {}", name, found->second));
+    } else {
+      unset.push_back(name);
+    }
   }
   if (!of_slurm.empty())
     imported.assumed.push_back(
         fmt::format("Its #SBATCH lines say {}; --set says otherwise.", fmt::join(of_slurm, ", ")));
+  if (!unset.empty())
+    imported.assumed.push_back(
+        fmt::format("It reads {}, which nothing here has set; --set says otherwise.", fmt::join(unset, ", ")));
   if (const std::vector<std::string> others = other_programs(run); !others.empty())
     imported.assumed.push_back(
         fmt::format("The script started {} too, which did nothing: what it reads of {} was empty.",
                     fmt::join(others, ", "), others.size() == 1 ? "it" : "them"));
-  if (run.asked_for_gpus)
+  if (run.asked_for_nodes)
     imported.assumed.emplace_back(
-        "It asked for the GPUs of this machine, and was told of eight; --world-size says otherwise.");
+        "It asked the batch system for the names of its nodes, and was told of one; --set SLURM_NNODES=N gives "
+        "others.");
+  if (run.asked_for_gpus)
+    imported.assumed.push_back(fmt::format(
+        "It asked for the GPUs of this machine, and was told of {}; --world-size says otherwise.", gpus_told(run)));
   if (run.had_placeholders)
     imported.assumed.emplace_back("Its <placeholders> were taken as they are: put in what they stand for.");
   if (!run.elsewhere.empty())

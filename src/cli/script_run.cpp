@@ -23,7 +23,7 @@
 #include "src/cli/files.h"
 #include "src/cli/options.h"
 #include "src/cli/script_sources.h"
-#include "src/importers/launch_script.h"
+#include "src/importers/batch_lines.h"
 
 namespace lockstep::cli {
 
@@ -227,6 +227,7 @@ ScriptRun run_once(const std::string& script, const fs::path& visible, const std
     run.deepspeed = std::make_shared<const Source>(Source{"the configuration of DeepSpeed", std::move(deepspeed)});
   all = text_of(said);
   run.said = last_line(all);
+  run.asked_for_nodes = fs::exists(out / "nodes");
   run.asked_for_gpus = fs::exists(out / "gpus");
   run.had_placeholders = fs::exists(out / "placeholders");
   run.elsewhere = names_in(out / "elsewhere");
@@ -277,10 +278,7 @@ ScriptRun run_script(const std::string& script, const std::vector<std::string>& 
 
 std::shared_ptr<const Source> as_plain_script(const ScriptRun& run) {
   std::string text;
-  std::istringstream lines(run.source->text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("#SBATCH")) text += line + "\n";
-  }
+  for (const std::string& line : importers::batch_lines(run.source->text)) text += line + "\n";
   for (const std::vector<std::string>& command : run.commands) {
     for (const std::string& word : command) {
       text += &word == &command.front() ? "'" : " '";

@@ -20,9 +20,11 @@ struct ScriptRun {
   std::vector<std::string> sourced;                ///< texts of the scripts that it reads, as far as its own text tells
   std::map<std::string, std::string> batch;        ///< variables of Slurm, by its #SBATCH lines
   std::vector<std::vector<std::string>> commands;  ///< each once, in the order in which they were started
-  std::string said;             ///< the last line that it wrote, but for those of `set -x`; "" where it wrote none
-  int status = 0;               ///< of the script; -1: it was stopped, after script_seconds or for what it has written
-  bool asked_for_gpus = false;  ///< nvidia-smi or PyTorch was asked for them, and told of eight
+  std::string said;              ///< the last line that it wrote, but for those of `set -x`; "" where it wrote none
+  int status = 0;                ///< of the script; -1: it was stopped, after script_seconds or for what it has written
+  bool asked_for_nodes = false;  ///< scontrol was asked for the nodes of the job, and told of one
+  bool asked_for_gpus =
+      false;  ///< nvidia-smi or PyTorch was asked for them, and told of eight or what #SBATCH lines say
   bool had_placeholders = false;  ///< <texts to be filled in> were taken for values
   std::vector<std::string>
       elsewhere;                  ///< files that it sources by a path of another machine, as the repository has them

@@ -51,7 +51,7 @@ cat >"$tools/.started" <<'EOF'
 # How many GPUs PyTorch sees is asked for in one line.
 if [[ ${1-} == -c && ${2-} == *device_count* ]]; then
   : >>"$LOCKSTEP_OUT/gpus"
-  echo 8
+  echo "${SLURM_GPUS_ON_NODE:-8}"
   exit
 fi
 exec .record "${0##*/}" "$@"
@@ -63,9 +63,18 @@ case " $* " in
   *) exec .record "${0##*/}" "$@" ;;
 esac
 : >>"$LOCKSTEP_OUT/gpus"
-for ((i = 0; i < 8; ++i)); do echo "GPU $i"; done
+for ((i = 0; i < ${SLURM_GPUS_ON_NODE:-8}; ++i)); do echo "GPU $i"; done
 EOF
-printf '#!/bin/bash\necho localhost\n' >"$tools/.localhost"
+cat >"$tools/.localhost" <<'EOF'
+#!/bin/bash
+# The nodes of a job, as `scontrol show hostnames` names them; hostname names this one.
+if [[ ${0##*/} == hostname || ! ${SLURM_NNODES-} =~ ^[1-9][0-9]{0,4}$ ]]; then
+  [[ ${0##*/} == hostname ]] || : >>"$LOCKSTEP_OUT/nodes"
+  echo localhost
+  exit
+fi
+for ((i = 0; i < SLURM_NNODES; ++i)); do echo "node$i"; done
+EOF
 printf '#!/bin/bash\n' >"$tools/.nothing"
 # What bash reads before each script.
 cat >"$tools/.start" <<'EOF'

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "lockstep/rational.h"
+#include "src/importers/batch_lines.h"
 #include "src/importers/redact.h"
 #include "src/importers/shell.h"
 
@@ -70,14 +71,14 @@ std::int64_t world_of(const std::vector<Word>& launcher, const std::map<std::str
     const bool is_alone = !says("--num_nodes") && !says("--hostfile") && !says("-H");
     return *of_deepspeed * (is_alone ? 1 : value_of(launcher, {"--num_nodes"}).value_or(0));
   }
-  auto tasks = value_of(launcher, {"-n", "--ntasks", "-np"});
-  if (!tasks) tasks = variable("SLURM_NTASKS");
-  if (tasks) return *tasks;
+  if (const auto tasks = value_of(launcher, {"-n", "--ntasks", "-np"})) return *tasks;
   auto nodes = value_of(launcher, {"-N", "--nodes"});
-  auto each = value_of(launcher, {"--ntasks-per-node"});
+  auto each = value_of(launcher, {"--ntasks-per-node", "--tasks-per-node"});
+  const auto of_job = variable("SLURM_NTASKS");
+  if (of_job && !nodes && !each) return *of_job;
   if (!nodes) nodes = variable("SLURM_NNODES");
   if (!each) each = variable("SLURM_NTASKS_PER_NODE");
-  return nodes && each ? *nodes * *each : 0;
+  return nodes && each ? *nodes * *each : of_job.value_or(0);
 }
 
 /// Of a program that starts its ranks itself, as slime does with Ray; 0: it does not say.
@@ -198,34 +199,6 @@ std::vector<Word> with_arguments(const ShellCommand& command, const ShellCommand
 }
 
 }  // namespace
-
-std::map<std::string, std::string> batch_variables(const std::string& script) {
-  std::vector<Word> words;
-  for (std::size_t begin = script.find("#SBATCH"); begin != std::string::npos;
-       begin = script.find("#SBATCH", begin + 1)) {
-    const std::size_t end = std::min(script.find('\n', begin), script.size());
-    std::string word;
-    for (std::size_t i = begin + 7; i <= end; ++i) {
-      if (i < end && std::isspace(static_cast<unsigned char>(script[i])) == 0) {
-        word += script[i];
-      } else if (!word.empty()) {
-        words.push_back({std::move(word), {}, ""});
-        word.clear();
-      }
-    }
-  }
-  std::map<std::string, std::string> variables;
-  const auto add = [&](const std::vector<std::string>& flags, const std::vector<std::string>& names) {
-    if (const auto value = value_of(words, flags)) {
-      for (const std::string& name : names) variables[name] = std::to_string(*value);
-    }
-  };
-  add({"-N", "--nodes"}, {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"});
-  add({"--ntasks-per-node"}, {"SLURM_NTASKS_PER_NODE"});
-  add({"--gpus-per-node"}, {"SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"});
-  add({"-n", "--ntasks"}, {"SLURM_NTASKS"});
-  return variables;
-}
 
 Launch read_launch_script(const std::shared_ptr<const Source>& source, const std::vector<std::string>& variables,
                           const std::function<bool(const std::string&)>& is_argument, Diagnostics& diagnostics) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -19,9 +18,6 @@ struct Launch {
   std::vector<std::string> notes;  ///< sentences on what the arguments rest on and the script does not say
   std::int64_t world = 0;          ///< ranks that torchrun, srun or the batch system start; 0: not known
 };
-
-/// The variables that Slurm sets by the `#SBATCH` lines of a script: names and values.
-std::map<std::string, std::string> batch_variables(const std::string& script);
 
 /// Finds the one command with arguments that `is_argument` knows. None or several is a mistake.
 Launch read_launch_script(const std::shared_ptr<const Source>& source, const std::vector<std::string>& variables,
