@@ -339,6 +339,7 @@ class Run:
         if not self.active():
             return
         self.gaps.collective(found)
+        self.roots.meet(found.get("call"))
         backward = self.in_backward() and self.micro >= 0
         values = dict({"step": self.step, "micro_batch": self.micro if backward else None}, **found)
         self.pending.append(("collective", values, None, None, None))

@@ -23,6 +23,7 @@ class Scaling:
 
     def __init__(self, run):
         self.run = run
+        self.last, self.of_last = None, set()  # the last line that was told, and its parameters
 
     def is_looked_at(self):
         """Not within a backward pass, whose hooks see parts, nor once an optimizer has what it gets."""
@@ -52,9 +53,10 @@ class Scaling:
 
     def tell(self, kind, number, parameters, call):
         line = {"step": self.run.step, "op": kind, "by": number, "call": call}
-        if self.run.pending and self.run.pending[-1][0] == "scale":
-            last = self.run.pending[-1][1]
-            if all(last[key] == value for key, value in line.items()) and not set(last["parameters"]) & set(parameters):
-                last["parameters"].extend(parameters)
-                return
-        self.run.pending.append(("scale", dict(line, parameters=list(parameters)), None, None, None))
+        is_last = self.run.pending and self.run.pending[-1][1] is self.last
+        if is_last and all(self.last[key] == value for key, value in line.items()) and self.of_last.isdisjoint(parameters):
+            self.last["parameters"].extend(parameters)
+            self.of_last.update(parameters)
+            return
+        self.last, self.of_last = dict(line, parameters=list(parameters)), set(parameters)
+        self.run.pending.append(("scale", self.last, None, None, None))

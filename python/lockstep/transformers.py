@@ -15,7 +15,7 @@ __all__ = ["capture"]
 
 def told_loss(trainer):
     """What the Trainer makes of the losses; None where a function of the script's own does."""
-    if trainer.compute_loss_func is not None:
+    if getattr(trainer, "compute_loss_func", None) is not None:
         return None
     if getattr(trainer, "model_accepts_loss_kwargs", False):
         whole = getattr(trainer.args, "average_tokens_across_devices", False)

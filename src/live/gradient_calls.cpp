@@ -32,6 +32,14 @@ struct Instance {
   bool same(const Instance& other) const { return pass == other.pass && call.same_kind(other.call); }
 };
 
+/// Whether two ranks' calls differ in what multiplies gradients, and in no collective.
+bool is_scaling_alone(std::vector<Instance> own, std::vector<Instance> other) {
+  for (std::vector<Instance>* one : {&own, &other})
+    std::erase_if(*one, [](const Instance& instance) { return instance.call.op == "scale"; });
+  return std::equal(own.begin(), own.end(), other.begin(), other.end(),
+                    [](const Instance& a, const Instance& b) { return a.same(b); });
+}
+
 class CallFinder {
  public:
   CallFinder(const CapturedRun& run, const std::vector<int>& steps, const AxisNames& axes, const Experts& experts)
@@ -60,10 +68,13 @@ class CallFinder {
             same = instances;
           } else if (!std::equal(same.begin(), same.end(), instances.begin(), instances.end(),
                                  [](const Instance& a, const Instance& b) { return a.same(b); })) {
+            const bool scales = is_scaling_alone(same, instances);
             refuse(
-                fmt::format("{}: in optimizer step {}, rank {} calls other collectives for the gradient of {} than "
-                            "rank {}, and no step of a schedule says that.",
-                            run_.folder, step, rank.header.rank, name(parameter), first->second));
+                fmt::format("{}: in optimizer step {}, rank {} {} than rank {}, and no step of a schedule says that.",
+                            run_.folder, step, rank.header.rank,
+                            (scales ? "multiplies the gradient of " : "calls other collectives for the gradient of ") +
+                                name(parameter) + (scales ? " otherwise" : ""),
+                            first->second));
           }
         }
       }

@@ -21,6 +21,8 @@ namespace {
 
 using Verdict = VerifiedPiece::Verdict;
 
+constexpr int any_step = -1;
+
 class KnownFaults {
  public:
   KnownFaults(const CapturedRun& run, const VerifyResult& result) : run_(run), result_(result) {
@@ -29,6 +31,7 @@ class KnownFaults {
       wrong_.push_back(&piece);
       parameters_.insert(piece.parameter);
     }
+    if (!wrong_.empty()) read_calls();
   }
 
   std::vector<StepAtFault> find() const {
@@ -51,12 +54,12 @@ class KnownFaults {
 
   /// What is left of earlier optimizer steps, be it clipped since, and so no multiple that a schedule predicts.
   std::optional<StepAtFault> kept() const {
-    std::size_t stale = 0;
+    std::set<int> stale;
     for (const VerifiedPiece* piece : wrong_) {
       if (kind_of(*piece) != Mistake::leftover) return std::nullopt;
-      stale += what_of(*piece) == stale_words ? 1 : 0;
+      if (what_of(*piece) == stale_words) stale.insert(piece->parameter);
     }
-    if (stale == 0) return std::nullopt;
+    if (stale != parameters_) return std::nullopt;
     return StepAtFault{"zero",
                        fmt::format("is missing before micro_batches: nothing clears the gradients of {}, and what "
                                    "earlier optimizer steps left is still in them",
@@ -64,15 +67,24 @@ class KnownFaults {
                        {}};
   }
 
-  /// Whether a rank puts a parameter's gradient into a collective in a step, or a rank of its group does.
-  const CapturedCollective* carrying(int step, int parameter) const {
+  void read_calls() {
     for (const RankRecord& rank : run_.ranks) {
       for (const CapturedCollective& call : rank.collectives) {
-        const bool has = std::find(call.parameters.begin(), call.parameters.end(), parameter) != call.parameters.end();
-        if (has && call.group.size() > 1 && (step < 0 || call.step == step)) return &call;
+        const bool scales = call.op == "scale" && !call.after_results;
+        for (const int parameter : call.parameters) {
+          if (scales) scales_[{rank.header.rank, call.step, parameter}].push_back(&call);
+          if (call.group.size() < 2) continue;
+          carrying_.try_emplace({call.step, parameter}, &call);
+          carrying_.try_emplace({any_step, parameter}, &call);
+        }
       }
     }
-    return nullptr;
+  }
+
+  /// The first call that carries a parameter's gradient in a step.
+  const CapturedCollective* carrying(int step, int parameter) const {
+    const auto found = carrying_.find({step, parameter});
+    return found == carrying_.end() ? nullptr : found->second;
   }
 
   /// What no collective has carried and no optimizer gets.
@@ -85,7 +97,7 @@ class KnownFaults {
       if (carrying(piece->step, piece->parameter) != nullptr) return std::nullopt;
     }
     const int step = wrong_.front()->step;
-    if (const CapturedCollective* call = carrying(-1, wrong_.front()->parameter))
+    if (const CapturedCollective* call = carrying(any_step, wrong_.front()->parameter))
       return StepAtFault{step_of(*call),
                          fmt::format("carries the gradients of {} in optimizer step {}, and nothing does in step {}, "
                                      "where the optimizer gets none",
@@ -103,63 +115,129 @@ class KnownFaults {
     return fmt::format("{}_{}{}", fmt::join(axes_of(run_, call.group), "_"), call.op, site.empty() ? "" : "/" + site);
   }
 
-  using Scales = std::vector<std::pair<Rational, std::string>>;  // factor and call
+  /// What one rank multiplies by and another does not, each as they call it.
+  struct Apart {
+    std::vector<const CapturedCollective*> own, theirs;
+  };
 
-  /// By what a rank has multiplied a parameter's gradient before the optimizer got it; nothing where that is no small
-  /// fraction.
-  std::optional<Scales> scales_of(const RankRecord& rank, int step, int parameter) const {
-    Scales scales;
-    for (const CapturedCollective& call : rank.collectives) {
-      if (call.op != "scale" || call.step != step || call.after_results) continue;
-      if (std::find(call.parameters.begin(), call.parameters.end(), parameter) == call.parameters.end()) continue;
-      if (!call.factor) return std::nullopt;
-      scales.emplace_back(*call.factor, call.call);
+  /// Nothing where a number is not known.
+  std::optional<Apart> scales_apart(int rank, int other, int step, int parameter) const {
+    Apart apart;
+    for (auto& [who, list] : {std::pair(rank, &apart.own), std::pair(other, &apart.theirs)}) {
+      if (const auto found = scales_.find({who, step, parameter}); found != scales_.end()) *list = found->second;
+      if (std::any_of(list->begin(), list->end(), [](const CapturedCollective* one) { return !one->factor; }))
+        return std::nullopt;
     }
-    return scales;
+    std::erase_if(apart.own, [&](const CapturedCollective* one) {
+      const auto same = std::find_if(apart.theirs.begin(), apart.theirs.end(),
+                                     [&](const CapturedCollective* its) { return *its->factor == *one->factor; });
+      if (same == apart.theirs.end()) return false;
+      apart.theirs.erase(same);
+      return true;
+    });
+    return apart;
   }
 
-  /// Of results of one piece, wrong ones whose ranks scale in another way than those of right ones.
-  std::optional<StepAtFault> scaled_by_some() const {
-    std::map<std::tuple<int, int, int>, std::pair<std::vector<int>, std::vector<int>>> ranks;  // wrong, and not
-    for (const VerifiedPiece& piece : result_.pieces) {
-      auto& [wrong, other] = ranks[{piece.step, piece.parameter, piece.piece}];
-      std::vector<int>& own = piece.verdict == Verdict::wrong ? wrong : other;
-      own.insert(own.end(), piece.ranks.begin(), piece.ranks.end());
+  /// What multiplies on some ranks alone, and by what.
+  struct Scaling {
+    std::string site;
+    Rational by;
+    std::optional<Rational> other_by;  ///< on the others; none: they do not
+    std::set<int> who, others;
+
+    bool same(const Scaling& other) const { return site == other.site && by == other.by && other_by == other.other_by; }
+  };
+
+  /// What explains that a rank's gradients come with `factor` times what is right, and another's come right.
+  std::optional<Scaling> explained(int rank, int other, const Rational& factor, int step, int parameter) const {
+    const std::optional<Apart> apart = scales_apart(rank, other, step, parameter);
+    if (!apart || apart->own.size() > 1 || apart->theirs.size() > 1) return std::nullopt;
+    const Rational own = apart->own.empty() ? Rational(1) : *apart->own[0]->factor;
+    const Rational theirs = apart->theirs.empty() ? Rational(1) : *apart->theirs[0]->factor;
+    if (own == theirs || own != theirs * factor) return std::nullopt;
+    if (apart->own.empty()) return Scaling{site_of(apart->theirs[0]->call), theirs, std::nullopt, {other}, {rank}};
+    Scaling found{site_of(apart->own[0]->call), own, std::nullopt, {rank}, {other}};
+    if (!apart->theirs.empty()) found.other_by = theirs;
+    return found;
+  }
+
+  /// By rank that contributes, by what its contributions are off; empty where that is not known of each.
+  static std::map<int, Rational> factors_of(const VerifiedPiece& piece) {
+    std::map<int, Rational> factors;
+    for (const RecoveredCoefficient& one : piece.coefficients) {
+      if (!one.exact || !one.expected || one.expected->is_zero() || one.step != piece.step || !one.alike.empty())
+        return {};
+      const Rational factor = *one.exact / *one.expected;
+      if (factors.try_emplace(one.rank, factor).first->second != factor) return {};
     }
-    std::optional<std::tuple<Rational, std::string, int, int>> found;  // factor, call, who does it and who does not
-    for (const auto& [key, both] : ranks) {
-      const auto& [wrong, other] = both;
-      if (wrong.empty()) continue;
-      if (other.empty()) return std::nullopt;
-      const auto& [step, parameter, piece] = key;
-      for (const int one : wrong) {
-        const auto own = scales_of(record_of(one), step, parameter);
-        const auto theirs = scales_of(record_of(other.front()), step, parameter);
-        if (!own || !theirs || *own == *theirs) return std::nullopt;
-        const bool is_own = own->size() >= theirs->size();
-        const auto& [longer, shorter] = is_own ? std::tie(*own, *theirs) : std::tie(*theirs, *own);
-        const auto differs = std::mismatch(longer.begin(), longer.end(), shorter.begin(), shorter.end()).first;
-        found.emplace(differs->first, differs->second, is_own ? one : other.front(), is_own ? other.front() : one);
+    return factors;
+  }
+
+  /// Of one wrong result: where others get the same right, what its ranks do otherwise; else what ranks do whose
+  /// contributions are off.
+  std::optional<Scaling> scaling_of(const VerifiedPiece& piece, const std::vector<int>& right) const {
+    const std::map<int, Rational> factors = factors_of(piece);
+    if (factors.empty()) return std::nullopt;
+    std::map<int, Rational> off;
+    int other = -1;
+    if (!right.empty()) {
+      other = right.front();
+      const Rational& factor = factors.begin()->second;
+      for (const auto& [rank, own] : factors) {
+        if (own != factor) return std::nullopt;
+      }
+      for (const int rank : piece.ranks) off.emplace(rank, factor);
+    } else {
+      for (const auto& [rank, factor] : factors) {
+        if (factor != Rational(1))
+          off.emplace(rank, factor);
+        else if (other < 0)
+          other = rank;
       }
     }
-    if (!found) return std::nullopt;
-    const auto& [factor, call, who, not_who] = *found;
-    const std::string site = site_of(call);
-    return StepAtFault{site.empty() ? "scale" : "scale/" + site,
-                       fmt::format("rank {} multiplies the gradients of {} by {}, and rank {} does not", who, names(),
-                                   factor.to_string(), not_who),
-                       {}};
+    if (other < 0) return std::nullopt;
+    std::optional<Scaling> all;
+    for (const auto& [rank, factor] : off) {
+      std::optional<Scaling> one = explained(rank, other, factor, piece.step, piece.parameter);
+      if (!one || (all && !all->same(*one))) return std::nullopt;
+      if (!all) all = one;
+      all->who.insert(one->who.begin(), one->who.end());
+      all->others.insert(one->others.begin(), one->others.end());
+    }
+    return all;
   }
 
-  const RankRecord& record_of(int rank) const {
-    return *std::find_if(run_.ranks.begin(), run_.ranks.end(),
-                         [&](const RankRecord& one) { return one.header.rank == rank; });
+  /// Where that explains all that is wrong.
+  std::optional<StepAtFault> scaled_by_some() const {
+    std::map<std::tuple<int, int, int>, std::vector<int>> right;  // ranks, by step, parameter and piece
+    for (const VerifiedPiece& piece : result_.pieces) {
+      if (piece.verdict != Verdict::right) continue;
+      std::vector<int>& ranks = right[{piece.step, piece.parameter, piece.piece}];
+      ranks.insert(ranks.end(), piece.ranks.begin(), piece.ranks.end());
+    }
+    std::optional<Scaling> all;
+    for (const VerifiedPiece* piece : wrong_) {
+      const std::optional<Scaling> one = scaling_of(*piece, right[{piece->step, piece->parameter, piece->piece}]);
+      if (!one || (all && !all->same(*one))) return std::nullopt;
+      if (!all) all = one;
+      all->who.insert(one->who.begin(), one->who.end());
+      all->others.insert(one->others.begin(), one->others.end());
+    }
+    if (!all) return std::nullopt;
+    return StepAtFault{all->site.empty() ? "scale" : "scale/" + all->site,
+                       fmt::format("multiplies the gradients of {} by {} on {}, and {} on {}", names(),
+                                   all->by.to_string(), rank_words({all->who.begin(), all->who.end()}),
+                                   all->other_by ? "by " + all->other_by->to_string() : "not",
+                                   rank_words({all->others.begin(), all->others.end()})),
+                       {}};
   }
 
   const CapturedRun& run_;
   const VerifyResult& result_;
   std::vector<const VerifiedPiece*> wrong_;
   std::set<int> parameters_;
+  std::map<std::pair<int, int>, const CapturedCollective*> carrying_;  // by step, or any, and parameter
+  std::map<std::tuple<int, int, int>, std::vector<const CapturedCollective*>> scales_;  // by rank, step and parameter
 };
 
 }  // namespace

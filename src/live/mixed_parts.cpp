@@ -43,7 +43,7 @@ class MixedParts {
         for (const int parameter : call.parameters) {
           if (call.op == "reduce_scatter") scattered.insert({call.step, parameter});
           const bool of_part = scattered.contains({call.step, parameter});
-          if (is_reduction(call) && differ(call, parameter, of_part ? gotten_ : yielded_))
+          if (is_reduction(call) && are_apart(call, parameter, of_part))
             found_[{call.step, parameter}].emplace(rank.header.rank, &call);
         }
       }
@@ -76,6 +76,12 @@ class MixedParts {
     }
   }
 
+  bool are_apart(const CapturedCollective& call, int parameter, bool of_part) {
+    const auto [place, is_new] = apart_.try_emplace({call.step, parameter, of_part, call.group}, false);
+    if (is_new) place->second = differ(call, parameter, of_part ? gotten_ : yielded_);
+    return place->second;
+  }
+
   /// Whether two of its ranks put in different parts.
   static bool differ(const CapturedCollective& call, int parameter, const OfRanks& pieces) {
     const Pieces* first = nullptr;
@@ -90,6 +96,7 @@ class MixedParts {
 
   const CapturedRun& run_;
   OfRanks yielded_, gotten_;
+  std::map<std::tuple<int, int, bool, std::vector<int>>, bool> apart_;             // for all ranks of a group at once
   std::map<std::pair<int, int>, std::map<int, const CapturedCollective*>> found_;  // by step and parameter; by rank
 };
 
@@ -124,7 +131,7 @@ MixedFaults tell_mixed_parts(const CapturedRun& run, std::vector<PieceFinding>& 
     const std::string& name = run.parameters[at(*parameters.begin())].declared.name;
     faults.steps.push_back(
         {step,
-         fmt::format("it adds up what {} hold of {}{}, which are different parts", rank_words(ranks), name,
+         fmt::format("adds up what {} hold of {}{}, which are different parts", rank_words(ranks), name,
                      parameters.size() > 1 ? fmt::format(" and {} more", parameters.size() - 1) : ""),
          {}});
   }

@@ -80,12 +80,14 @@ void check_headers(const std::vector<RankRecord>& ranks) {
   }
 }
 
-/// Where no header says the loss, it is what all ranks have seen, if they have seen the same.
+/// Where no header says the loss, it is what all ranks have seen, if they have seen the same, of as much on each, which
+/// those who say so name.
 void take_seen_loss(CapturedRun& run) {
   const RankRecord& first = run.ranks.front();
   if (run.header.loss || static_cast<int>(run.ranks.size()) != run.header.world) return;
-  const bool alike = std::all_of(run.ranks.begin(), run.ranks.end(),
-                                 [&](const RankRecord& rank) { return rank.seen_loss == first.seen_loss; });
+  const bool alike = std::all_of(run.ranks.begin(), run.ranks.end(), [&](const RankRecord& rank) {
+    return rank.seen_loss == first.seen_loss && rank.seen_loss_from == first.seen_loss_from;
+  });
   if (!alike) return;
   run.header.loss = first.seen_loss;
   run.header.loss_from = first.seen_loss_from;

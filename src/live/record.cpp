@@ -40,6 +40,8 @@ class Recorder {
  public:
   Recorder(const CapturedRun& run, const VerifyResult& verified) : run_(run), verified_(verified) {}
 
+  bool scaled_unseen() const { return scaled_unseen_; }
+
   RecordedRun record(std::shared_ptr<const Scenario>* scenario) {
     describe();
     for (const VerifiedPiece& piece : verified_.pieces) measured_.insert(recording_.experts.lead[at(piece.parameter)]);
@@ -51,7 +53,7 @@ class Recorder {
     if (scenario != nullptr) *scenario = read;
     compare(Prediction(recording_, read, *evidence_), result);
     result.notes.insert(result.notes.end(), recording_.calls.left_out.begin(), recording_.calls.left_out.end());
-    say_local_steps(local_steps, result.notes);
+    say_local_steps(local_steps, result);
     std::set<int> experts;
     for (std::size_t i = 0; i < recording_.experts.coordinate.size(); ++i) {
       if (recording_.experts.coordinate[i] >= 0) experts.insert(static_cast<int>(i));
@@ -228,22 +230,24 @@ class Recorder {
                       names(uncertain)));
   }
 
-  void say_local_steps(const std::vector<LocalSteps>& local_steps, std::vector<std::string>& notes) const {
-    std::set<int> divides, cleared, kept, aside, in_place;
+  void say_local_steps(const std::vector<LocalSteps>& local_steps, RecordedRun& result) {
+    std::set<int> divides, cleared, kept, aside, in_place, unlike_seen;
     std::map<std::string, std::set<int>> factors;
     for (const int parameter : measured_) {
       const LocalSteps& one = local_steps[at(parameter)];
       if (one.divides != LocalSteps::Divides::no) divides.insert(parameter);
       if (one.cleared_between) cleared.insert(parameter);
       if (one.kept) kept.insert(parameter);
+      if (!one.as_seen) unlike_seen.insert(parameter);
       if (one.aside != usual(recording_, parameter).aside) (one.aside ? aside : in_place).insert(parameter);
       if (one.factor) factors[one.factor->to_string()].insert(parameter);
       if (one.token_axes) factors[token_count_scale(*one.token_axes)].insert(parameter);
     }
     const auto say = [&](const std::set<int>& parameters, const std::string& what) {
       if (parameters.empty()) return;
-      notes.push_back(fmt::format("{}: {}, which no collective shows; the coefficients do.",
-                                  parameters.size() == measured_.size() ? "all parameters" : names(parameters), what));
+      result.notes.push_back(fmt::format("{}: {}, which no collective shows; the coefficients do.",
+                                         parameters.size() == measured_.size() ? "all parameters" : names(parameters),
+                                         what));
     };
     say(divides, "divided by the group's size before a sum");
     say(cleared, "cleared between the micro-batches");
@@ -251,19 +255,30 @@ class Recorder {
     say(aside, "reduced in another buffer than what comes out is added up in");
     say(in_place, "reduced in the buffer to which later micro-batches are added");
     for (const auto& [factor, parameters] : factors) say(parameters, "multiplied with " + factor);
+    if (!unlike_seen.empty())
+      result.notes.push_back(fmt::format(
+          "{}: multiplied with other numbers than the capture has seen, by lines that it has not; what it has seen is "
+          "left out.",
+          unlike_seen.size() == measured_.size() ? "all parameters" : names(unlike_seen)));
+    scaled_unseen_ = !unlike_seen.empty();
   }
 
   const CapturedRun& run_;
   const VerifyResult& verified_;
   Recording recording_;
   std::unique_ptr<Evidence> evidence_;
+  bool scaled_unseen_ = false;
   std::set<int> measured_;  // parameters, of an expert the one that leads
 };
 
 }  // namespace
 
-RecordedRun record(const CapturedRun& run, const VerifyResult& verified, std::shared_ptr<const Scenario>* scenario) {
-  return Recorder(run, verified).record(scenario);
+RecordedRun record(const CapturedRun& run, const VerifyResult& verified, std::shared_ptr<const Scenario>* scenario,
+                   bool* scaled_unseen) {
+  Recorder recorder(run, verified);
+  RecordedRun result = recorder.record(scenario);
+  if (scaled_unseen != nullptr) *scaled_unseen = recorder.scaled_unseen();
+  return result;
 }
 
 std::shared_ptr<const Scenario> read_recorded(const Json& document) {
@@ -281,6 +296,20 @@ namespace {
 bool is_inferred_at_a_call(std::string_view step) {
   const std::size_t slash = step.find('/');
   return slash != std::string_view::npos && step.substr(0, slash).ends_with("_scale");
+}
+
+/// Where nobody counts tokens, a number that is right is no count of them, though it may be equal to one.
+void leave_out_tokens(VerifyResult& result) {
+  if (result.loss != CapturedLoss::local_mean && result.loss != CapturedLoss::sum) return;
+  for (StepAtFault& one : result.blame) {
+    const std::size_t where = one.why.find(" where "), right = one.why.find(" is right", where);
+    if (right == std::string::npos || one.why.substr(where, right - where).find("tokens") == std::string::npos)
+      continue;
+    one.why.replace(where, right + std::string_view(" is right").size() - where, ", which is not right");
+  }
+  if (std::any_of(result.repair.begin(), result.repair.end(),
+                  [](const Edit& edit) { return write_json(to_json(edit)).find("tokens") != std::string::npos; }))
+    result.repair.clear();
 }
 
 }  // namespace
@@ -307,6 +336,7 @@ void blame(std::shared_ptr<const Scenario> scenario, VerifyResult& result) {
         "no step is named: the recorded schedule predicts what was measured, and no single change of it was found that "
         "mends it.";
   if (!checked.repairs.empty()) result.repair = checked.repairs.front().edits;
+  leave_out_tokens(result);
 }
 
 }  // namespace live

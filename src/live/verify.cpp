@@ -416,9 +416,16 @@ class Verifier {
   void blame_recorded() {
     std::shared_ptr<const Scenario> scenario;
     try {
-      const RecordedRun recorded = live::record(run_, result_, &scenario);
+      bool scaled_unseen = false;
+      const RecordedRun recorded = live::record(run_, result_, &scenario, &scaled_unseen);
       if (!recorded.unmet.empty()) {
         result_.not_blamed = "no step is named: " + recorded.unmet.front();
+        return;
+      }
+      if (scaled_unseen) {
+        result_.not_blamed =
+            "no step is named: gradients are multiplied with other numbers than the capture has seen, by lines that it "
+            "has not.";
         return;
       }
     } catch (const InputError& error) {

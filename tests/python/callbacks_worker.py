@@ -79,9 +79,9 @@ def lightning(rank, world, mistake, folder):
 
         def training_step(self, batch, number):
             if mistake == "by hand":
-                loss = (self.down(torch.tanh(self.up(batch))) - batch).square().mean() / 2
+                loss = (self.down(torch.tanh(self.up(batch))) - batch).square().mean() / 3
                 self.manual_backward(loss)
-                if number % 2:
+                if number % 3 == 2:
                     self.optimizers().step()
                     self.optimizers().zero_grad()
                 return

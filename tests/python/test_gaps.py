@@ -35,7 +35,7 @@ STAGES = ("stages along pp have 0.bias and 1 other under one name and begin with
 UNDIVIDED = ("the pipeline's schedule calls backward on 4 means that nothing divides by 4 (scale_grads=False): the gradient is 4 times their mean, unless"
              " something divides it afterwards: what the optimizers get is not judged.")
 SEEN = ("the loss is taken for local_mean: by autograd's graph each backward is of a mean over a rank's part of the batch, divided for the micro-batches, and"
-        " DistributedDataParallel averages over ranks. loss= of the capture, or --loss, says what else it is.")
+        " DistributedDataParallel averages over ranks, of which each has means of %d elements. loss= of the capture, or --loss, says what else it is.")
 UNSEEN = ("whether something divides the losses of the micro-batches by their number is not known: autograd's graph does not show it, and local_mean takes it"
           " for granted.")
 OF_ALL = ("what each rank differentiates is not known, so contributions are compared with each other: one coefficient for all is right. --loss says more.")
@@ -166,12 +166,17 @@ EXPECTED = {
     "optimizer_that_one_rank_leaves_out": ("undecided", (12, 0, 0), [0, 1, 2], "in optimizer step 1 the optimizer of 2.weight and 1 other did not step on rank 1,"
                                            " and did on other ranks."),
     "means_that_are_divided_within": ("match", (8, 0, 0), [0, 1], UNSEEN),
-    "graph_tells_the_loss": ("match", (8, 0, 0), [0, 1], SEEN),
+    "graph_tells_the_loss": ("match", (8, 0, 0), [0, 1], SEEN % 384),
     "graph_tells_the_loss_and_it_is_averaged_again": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1/4 where 1/2 was expected: uniform factor"
                                                       " 1/2, invisible to Adam"),
+    **{name: ("match", (8, 0, 0), [0, 1], OF_ALL) for name in ("halves_of_means_may_have_a_weight", "quarters_of_means_may_have_a_weight",
+                                                               "a_third_within_may_be_a_weight", "means_of_uneven_parts", "means_of_uneven_ranks",
+                                                               "means_that_a_hook_reduces", "sums_over_rows_that_may_be_elements",
+                                                               "means_that_leave_out_what_is_ignored",
+                                                               "sums_that_are_added_up_over_ranks", "means_over_what_others_have")},
     "graph_tells_nothing_as_nothing_divides": ("match", (8, 0, 0), [0, 1], OF_ALL),
     "last_micro_batch_is_short": ("match", (8, 0, 0), [0, 1], None),
-    "sums_over_the_rows_of_all": ("match", (8, 0, 0), [0, 1], SEEN),
+    "sums_over_the_rows_of_all": ("match", (8, 0, 0), [0, 1], SEEN % 160),
     "sums_over_the_tokens_of_all": ("match", (8, 0, 0), [0, 1], None),
     "sums_that_are_said_to_be": ("match", (8, 0, 0), [0, 1], None),
     "losses_that_no_graph_tells": ("match", (8, 0, 0), [0, 1], UNSEEN),

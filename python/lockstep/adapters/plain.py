@@ -32,6 +32,16 @@ def is_compiled(model):
 AVERAGES = {"ddp": "DistributedDataParallel", "fsdp2": "fully_shard"}  # what averages over data-parallel ranks, by the adapter's name
 
 
+def is_reduced_otherwise(module):
+    """Whether a script has told DistributedDataParallel or fully_shard to do something else than to average."""
+    if isinstance(module, torch.nn.parallel.DistributedDataParallel):
+        return bool(getattr(module, "_comm_hooks", True) or module._get_ddp_logging_data().get("comm_hook"))
+    state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
+    groups = getattr(state, "_fsdp_param_groups", None) or ([state._fsdp_param_group] if getattr(state, "_fsdp_param_group", None) else [])
+    changed = ("gradient_divide_factor", "_all_reduce_hook", "reduce_scatter_reduce_op")
+    return any(getattr(group, name, None) is not None for group in groups for name in changed)
+
+
 class Plain:
     """Gradients are where torch puts them: in .grad of the parameters that the optimizer has."""
 
@@ -43,7 +53,6 @@ class Plain:
             raise CaptureError("model is a %s: expected a torch.nn.Module, or an engine of a framework that lockstep.attach knows"
                                % type(model).__name__)
         self.name, self.run, self.model = kind_of(model), run, model
-        self.averages = AVERAGES.get(self.name)
         if run.with_collectives and run_uncompiled() and is_compiled(model):
             raise CaptureError("the model is compiled, and while collectives are recorded torch %s would run it uncompiled, with other numbers:"
                                " give collectives=False, a model that is not compiled, or a newer torch" % torch.__version__)
@@ -53,6 +62,11 @@ class Plain:
         self.optimizers = unwrapped(optimizer)
         if not any(id(tensor) in self.parameters.by_tensor for tensor in parameters_of(self.optimizers)):
             raise CaptureError("the optimizer has none of the model's parameters: make it after the model was wrapped, and before the capture")
+
+    @property
+    def averages(self):
+        """What averages over data-parallel ranks, as far as it is known at the end."""
+        return AVERAGES.get(self.name) if not any(map(is_reduced_otherwise, self.model.modules())) else None
 
     def versions(self):
         return {}
