@@ -2,6 +2,7 @@
 """`lockstep diff`, as a user runs it."""
 
 import json
+import pathlib
 
 BACKWARD = {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward"}]}
 
@@ -382,6 +383,20 @@ def test_a_scenario_that_cuts_elsewhere_has_other_owners_and_the_same_gradients(
     assert result.returncode == 0, result.stdout + result.stderr
     assert "  Whoever gets an element gets the same, some of them on other ranks, in 1 parameter, 16 elements of all ranks together.\n" in result.stdout
     assert "  w: 2 ranks read other elements\n" in result.stdout
+
+
+def test_an_axis_counts_as_that_of_the_scenario_whatever_its_name(run, tmp_path):
+    """Ranks along cp yield shares of one gradient, and nobody asks whether they do."""
+    scenario = write(tmp_path, "scenario.json", {"name": "sum", "op": "all_reduce", "over": "cp"}, layout={"cp": 2})
+    for axis in ["cp", "context"]:
+        code = tmp_path / f"{axis}.json"
+        text = json.loads(pathlib.Path(extraction(tmp_path, code.name, factor="1", loss="sum")).read_text())
+        text["mesh"]["axes"], text["data_axes"] = [axis], []
+        text["programs"][0]["events"][0]["placed"] = [axis]
+        text["programs"][0]["events"][2]["group"] = [0, 1]
+        code.write_text(json.dumps(text))
+        result = run("diff", scenario, str(code))
+        assert result.returncode == 0 and result.stdout.startswith("same gradients"), result.stdout + result.stderr
 
 
 def test_extractions_that_are_not_compared(run, tmp_path):

@@ -341,3 +341,17 @@ TEST_CASE("no call is named for what no optimizer of the code gets") {
   CHECK(result.gradients.front().after == "nothing: no optimizer gets it");
   CHECK(result.gradients.front().after_by.empty());
 }
+
+TEST_CASE("code of which it is known that an optimizer gets something wrong is not called the same") {
+  for (const char* wrong : {"", R"(, "parameters": [0], "wrong": true)", R"(, "wrong": true)"}) {
+    std::string text = code({});
+    const std::string end = R"({"event": "end"})";
+    if (*wrong != '\0')
+      text.replace(text.find(end), end.size(),
+                   R"({"event": "gap", "step": 0, "why": "it is doubled")" + std::string(wrong) + "}, " + end);
+    const auto found = source("step.json", text);
+    const CodeVerdict verdict = *wrong == '\0' ? CodeVerdict::same : CodeVerdict::undecided;
+    CHECK(compare_with_scenario(*scenario({}), found).verdict() == verdict);
+    CHECK(compare_extractions(source("old.json", code({})), found).verdict() == verdict);
+  }
+}
