@@ -218,7 +218,8 @@ TEST_CASE("boxes of a parameter are compared by its row-major indices") {
 
   columns.parameter = R"({"name": "a", "shape": [4, 2], "shard": {"tp": 0}})";  // rows: others hold what it holds
   const ExtractionComparison rows = compare_with_scenario(*scenario(columns), source("step.json", text));
-  CHECK(rows.verdict() == CodeVerdict::other);
+  CHECK(rows.gradients.empty());  // they may be the same gradients, which other ranks yield
+  CHECK(rows.verdict() == CodeVerdict::undecided);
 }
 
 namespace {
