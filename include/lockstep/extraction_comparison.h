@@ -50,6 +50,8 @@ struct ExtractionComparison {
   /// With a scenario: of which parameters ranks along an axis yield one gradient in one of the two, and shares of one
   /// in the other: sentences.
   std::vector<std::string> placements;
+  /// With a scenario: of which parameters one of the two has one tensor where the other has several: sentences.
+  std::vector<std::string> ties;
   /// Calls that do not meet, and ranks that wait for ever, as `check` says them: sentences.
   std::vector<std::string> unmet_before, unmet_after;
   std::vector<std::string> notes;  ///< sentences

@@ -25,19 +25,24 @@ struct DiffArguments : CommonOptions {
   bool this_layout = false;
 };
 
-std::shared_ptr<const Scenario> read_side(const std::string& file, const std::vector<std::string>& changes) {
+/// `against_code`: it is the only scenario, so that --old alone changes it.
+std::shared_ptr<const Scenario> read_side(const std::string& file, const std::vector<std::string>& changes,
+                                          bool against_code = false) {
+  const auto example = [&](const std::string& change) {
+    return "--old " + change + (against_code ? "" : " --new " + change);
+  };
   Scenario scenario = scenario::read_changed_scenario(file, changes);
   scenario.changes = changes;
   if (!scenario.layout.any.empty())
     usage_error(
         fmt::format("{} has an axis of size \"any\", and diff compares the ranks of one layout: give it a size, "
-                    "such as --old layout.dp=4 --new layout.dp=4",
-                    file));
+                    "such as {}",
+                    file, example("layout.dp=4")));
   if (scenario.schedule == nullptr)
     usage_error(
         fmt::format("{} has any number of micro-batches, and diff compares the calls of one: give it, such as "
-                    "--old batch.micro_batches=4 --new batch.micro_batches=4",
-                    file));
+                    "{}",
+                    file, example("batch.micro_batches=4")));
   return std::make_shared<const Scenario>(std::move(scenario));
 }
 
@@ -79,7 +84,7 @@ int compare_expected(const DiffArguments& arguments, const std::string& file,
     usage_error(fmt::format("{} is what `lockstep extract` has written: --new and --this-layout are for scenarios",
                             code->name));
   const Budget budget(2 * Budget::file, Budget::memory_of_a_proof);
-  const auto scenario = read_side(file, arguments.old_changes);
+  const auto scenario = read_side(file, arguments.old_changes, true);
   const ExtractionComparison comparison = compare_with_scenario(*scenario, code, parameter_names(arguments.names));
   write_comparison(arguments, comparison);
   return exit_status_of(comparison);
@@ -111,6 +116,8 @@ int compare_code(const DiffArguments& arguments, const std::array<std::string, 2
 int run(const DiffArguments& arguments) {
   if (arguments.files.size() > 2)
     usage_error(fmt::format("diff takes two files, or one with --old or --new, found {}", arguments.files.size()));
+  if (arguments.files.size() == 2 && arguments.files[0] == "-" && arguments.files[1] == "-")
+    usage_error("diff - -: standard input is one file, and diff compares two: name the other one");
   scenario_files(arguments.files);  // says of both where there is none
   const std::array<std::string, 2> files = {one_scenario_file("diff", arguments.files.front()),
                                             one_scenario_file("diff", arguments.files.back())};

@@ -189,7 +189,8 @@ class Comparing {
 }  // namespace live
 
 ExtractionComparison::Verdict ExtractionComparison::verdict() const {
-  if (!gradients.empty() || !only_before.empty() || !only_after.empty() || !placements.empty()) return Verdict::other;
+  if (!gradients.empty() || !only_before.empty() || !only_after.empty() || !placements.empty() || !ties.empty())
+    return Verdict::other;
   if (unmet_before.empty() != unmet_after.empty()) return Verdict::other;
   return apart.empty() && undecided.empty() && unmet_before.empty() ? Verdict::same : Verdict::undecided;
 }

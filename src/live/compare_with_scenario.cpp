@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <stdexcept>
+#include <tuple>
 
 #include "lockstep/communication.h"
 #include "lockstep/extraction_comparison.h"
@@ -72,6 +73,7 @@ class ComparingWithScenario {
     ComparedSide found(code_, of_code);
     result_.only_before = alignment_.only_scenario;
     result_.only_after = alignment_.only_code;
+    result_.ties = alignment_.ties;
     result_.steps = alignment_.steps;
     for (const int parameter : alignment_.other_shape)
       reads_.undecided(declared(parameter).name, "", "it has another shape in the scenario");
@@ -122,9 +124,55 @@ class ComparingWithScenario {
       const std::size_t before = result_.gradients.size();
       const ScenarioWords words(expected, reads.logical, step);
       reads_.compare(schedule_.model.logicals()[at(reads.logical)].name, reads.expected, reads.found, words, words);
+      if (result_.gradients.size() > before && yields_other_parts(reads.logical, step)) {
+        result_.gradients.erase(result_.gradients.begin() + static_cast<std::ptrdiff_t>(before),
+                                result_.gradients.end());
+        reads_.undecided(
+            schedule_.model.logicals()[at(reads.logical)].name, "",
+            "backward yields elements of it on ranks of the code that do not hold them in the scenario, so "
+            "that whose gradients these are is not known");
+      }
       for (std::size_t i = before; i < result_.gradients.size(); ++i)
         say_where(expected, reads.logical, step, result_.gradients[i]);
     }
+  }
+
+  /// Whether a rank of the code yields gradients of elements of a parameter that it does not hold in the scenario.
+  bool yields_other_parts(int logical, int step) const {
+    const Model& model = schedule_.model;
+    const std::vector<std::int64_t>& shape = model.logicals()[at(logical)].shape;
+    std::set<std::tuple<int, std::int64_t, std::int64_t, int>> known;
+    for (const ExtractedProgram& program : code_.details) {
+      for (const ExtractedContribution& one : program.contributions) {
+        const Region& region = code_.regions[at(one.region)];
+        if (one.step != code_.run.steps[at(step)] || alignment_.logical_of[at(region.parameter)] != logical) continue;
+        for (const int rank : program.ranks) {
+          const int buffer = model.buffer_of_copy(rank, logical);
+          if (buffer < 0) continue;
+          const LocalBuffer& local = model.local(rank).buffers[at(buffer)];
+          if (!known.emplace(one.region, one.first, one.elements, local.piece).second) continue;
+          if (!is_part_of(region, one, shape, model.pieces(local.logical)[at(local.piece)])) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  static bool is_part_of(const Region& region, const ExtractedContribution& one, const std::vector<std::int64_t>& shape,
+                         const Piece& piece) {
+    if (!region.begin) {
+      for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+        if (intersect(region.piece[dim], piece.dims[dim]) != region.piece[dim]) return false;
+      }
+      return true;
+    }
+    const auto runs = runs_of_box(shape, piece.dims, {0, piece.numel});
+    if (!runs) return true;  // it is not compared
+    const Interval own{*region.begin + one.first, *region.begin + one.first + one.elements};
+    std::int64_t common = 0;
+    for (const BoxRun& run : *runs)
+      common += std::max<std::int64_t>(0, intersect(own, {run.begin, run.begin + run.own.size()}).size());
+    return common == own.size();
   }
 
   /// What the code's optimizers read of a parameter, in the scenario's sums and row-major indices.
@@ -136,6 +184,8 @@ class ComparingWithScenario {
       const Region& region = found.region_of(parameter, space);
       for (ReadStretch one : stretches) {
         const int sum = one.sum;
+        const int logical = alignment_.logical_of[at(parameter)];
+        if (sum == ComparedSide::no_gradient && schedule_.model.logicals()[at(logical)].frozen) continue;
         const auto [known, is_new] = numbers.try_emplace(sum, 0);
         if (is_new)
           known->second = sum >= 0                           ? expected.of_code(of_code.terms(sum))
@@ -174,9 +224,10 @@ class ComparingWithScenario {
   void say_where(const ScheduledSide& expected, int logical, int step, GradientDifference& difference) {
     const DifferingElements& first = difference.where.front();
     const std::vector<int>& readers = first.new_ranks.empty() ? first.ranks : first.new_ranks;
-    if (!first.ranks.empty()) difference.before_by = expected.step_names(logical, first.ranks.front(), step);
+    if (!first.ranks.empty() && difference.before != nobody_reads)
+      difference.before_by = expected.step_names(logical, first.ranks.front(), step);
     for (const int parameter : alignment_.code_of[at(logical)]) {
-      if (!readers.empty() && difference.after_by.empty())
+      if (!readers.empty() && difference.after != nobody_reads && difference.after_by.empty())
         difference.after_by = calls_behind(code_, parameter, code_.run.steps[at(step)], readers.front());
     }
   }
@@ -195,7 +246,8 @@ class ComparingWithScenario {
     std::map<std::pair<std::string, std::string>, int> unsaid;
     for (std::size_t axis = 0; axis < header.axes.size(); ++axis) {
       const std::string& name = header.axes[axis];
-      if (header.sizes[axis] == 1 || name == "pp" || name == "cp" || name == "sp" ||
+      const std::optional<Axis> of_scenario = alignment_.axes[axis];
+      if (header.sizes[axis] == 1 || of_scenario == Axis::pp || of_scenario == Axis::cp || of_scenario == Axis::sp ||
           std::find(header.data_axes.begin(), header.data_axes.end(), name) != header.data_axes.end())
         continue;
       const std::uint32_t bit = std::uint32_t{1} << axis;
@@ -246,12 +298,14 @@ class ComparingWithScenario {
 
   void said_of_formulas(const ScheduledSide& expected) {
     const std::optional<CapturedLoss> loss = code_.run.header.loss;
-    if (!loss || *loss == CapturedLoss::sum)
-      result_.notes.emplace_back(
-          loss ? "What each backward of the code is the gradient of counts as it is: by what the scenario's `backward` "
-                 "multiplies is not compared."
-               : "The code does not say what each of its backwards is the gradient of (--loss): by what the scenario's "
-                 "`backward` multiplies is not compared.");
+    if (!loss)
+      result_.undecided.push_back({"", "",
+                                   "the code does not say what each of its backwards is the gradient of (--loss), so "
+                                   "that by what the scenario's `backward` multiplies is not compared"});
+    else if (*loss == CapturedLoss::sum && expected.scales())
+      result_.undecided.push_back({"", "",
+                                   "what each backward of the code is the gradient of counts as it is (loss sum), and "
+                                   "by what the scenario's `backward` multiplies is not compared with that"});
     else if (expected.plain())
       result_.notes.push_back(fmt::format(
           "The scenario's `backward` does not multiply as a loss {} has it, so formulas are of the gradients of ranks' "

@@ -61,6 +61,12 @@ std::map<std::string, std::vector<ReadStretch>> ComparedSide::read(int parameter
   const CapturedRun& run = extraction_.run;
   if (run.waits(step, parameter)) return all;
   const std::string* why = run.unknown(step, parameter);
+  // What is followed of it is not what ranks get, and nobody knows what that is.
+  std::string wrong;
+  if (const RunWrong* known = run.wrong(step, parameter); known != nullptr && why == nullptr) {
+    wrong = "what an optimizer gets is not what was followed: " + known->why;
+    why = &wrong;
+  }
   known_.clear();
   for (const auto& [details, result] : results_[at(parameter)]) {
     const ExtractedResult& held = *result;

@@ -9,12 +9,6 @@
 
 namespace lockstep::live {
 
-namespace {
-
-constexpr const char* nobody_reads = "nothing: no optimizer gets it";
-
-}  // namespace
-
 std::vector<ReadComparison::ReadByRanks> ReadComparison::by_ranks(const std::vector<ReadStretch>& stretches) {
   std::map<std::tuple<std::int64_t, std::int64_t, int>, std::vector<int>> grouped;
   for (const ReadStretch& one : stretches) grouped[{one.elements.begin, one.elements.end, one.sum}].push_back(one.rank);

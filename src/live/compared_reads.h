@@ -24,6 +24,9 @@ class SumWords {
   virtual const std::string& reason(int sum) const = 0;
 };
 
+/// A formula of elements that no optimizer reads.
+constexpr const char* nobody_reads = "nothing: no optimizer gets it";
+
 /// Holds what optimizers read on two sides against each other, element by element, and says in a comparison what
 /// differs.
 class ReadComparison {

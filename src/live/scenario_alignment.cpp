@@ -49,15 +49,25 @@ std::string with_stars(const std::string& pattern, const std::vector<std::string
   return name;
 }
 
+/// "a and b", "a, b and c".
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
+  return text;
+}
+
 class Aligning {
  public:
-  Aligning(const Scenario& scenario, const Extraction& code) : schedule_(*scenario.schedule), run_(code.run) {}
+  Aligning(const Scenario& scenario, const Extraction& code)
+      : schedule_(*scenario.schedule), code_(code), run_(code.run) {}
 
   ScenarioAlignment run(const std::vector<std::pair<std::string, std::string>>& names) {
     ranks();
     if (result_.apart.empty()) data();
     if (result_.apart.empty()) batches();
     if (result_.apart.empty()) parameters(names);
+    if (result_.apart.empty()) tied_in_the_scenario_alone();
     return std::move(result_);
   }
 
@@ -65,6 +75,7 @@ class Aligning {
   void ranks() {
     const Header& header = run_.header;
     const Mesh& mesh = schedule_.mesh;
+    result_.axes.resize(header.axes.size());
     if (header.world != mesh.world()) {
       result_.apart.push_back(fmt::format("The scenario is of {}, the code ran as {}.", counted(mesh.world(), "rank"),
                                           counted(header.world, "rank")));
@@ -86,6 +97,7 @@ class Aligning {
         else if (by_name)
           apart_at = rank;
       }
+      result_.axes[i] = same;
       const std::optional<Axis> named = axis_named(header.axes[i]);
       if (apart_at >= 0)
         result_.apart.push_back(
@@ -160,6 +172,7 @@ class Aligning {
 
   void parameters(const std::vector<std::pair<std::string, std::string>>& names) {
     const Model& model = schedule_.model;
+    const std::vector<char> apart = held_apart(model);
     std::vector<bool> fits(names.size());
     std::map<std::string, int> wanted;  // logical parameters, by what the code should call them
     for (std::size_t i = 0; i < model.parameters().size(); ++i) {
@@ -171,7 +184,8 @@ class Aligning {
         name = with_stars(names[j].second, *texts);
         break;
       }
-      wanted.emplace(name, model.original(model.logical_of(static_cast<int>(i))));
+      const int logical = model.logical_of(static_cast<int>(i));
+      wanted.emplace(name, apart[at(logical)] != 0 ? logical : model.original(logical));
     }
     for (std::size_t j = 0; j < names.size(); ++j) {
       if (!fits[j])
@@ -186,9 +200,22 @@ class Aligning {
       std::vector<std::string> all = declared.aliases;
       all.insert(all.begin(), declared.name);
       int logical = -1;
+      std::set<int> several;
       for (const std::string& name : all) {
         const auto found = wanted.find(name);
-        if (logical < 0 && found != wanted.end()) logical = found->second;
+        if (found == wanted.end()) continue;
+        if (logical < 0) logical = found->second;
+        several.insert(found->second);
+      }
+      if (several.size() > 1) {
+        std::vector<std::string> of_scenario;
+        for (const int one : several) {
+          of_scenario.push_back(model.logicals()[at(one)].name);
+          result_.code_of[at(one)].push_back(static_cast<int>(i));
+        }
+        tie(of_scenario, "one tensor in the code", "in the scenario");
+        result_.logical_of.push_back(-1);
+        continue;
       }
       if (logical >= 0 && model.logicals()[at(logical)].shape != declared.shape) {
         result_.other_shape.push_back(static_cast<int>(i));
@@ -203,17 +230,63 @@ class Aligning {
       result_.logical_of.push_back(logical);
     }
     for (std::size_t logical = 0; logical < model.logicals().size(); ++logical) {
-      if (model.is_trained_tensor(static_cast<int>(logical)) && result_.code_of[logical].empty())
+      const bool counts = apart[logical] != 0 || model.original(static_cast<int>(logical)) == static_cast<int>(logical);
+      if (counts && !model.logicals()[logical].frozen && result_.code_of[logical].empty())
         result_.only_scenario.push_back(model.logicals()[logical].name);
     }
   }
 
+  void tie(const std::vector<std::string>& names, const char* one, const char* several) {
+    result_.ties.push_back(fmt::format("{} are {}, and {} {}.", listed(names), one, names.size(), several));
+  }
+
+  /// What a rank of the code has as several tensors is one tensor of the scenario: none of them gets what that gets.
+  void tied_in_the_scenario_alone() {
+    std::vector<std::set<std::size_t>> programs(run_.parameters.size());  // that have it
+    for (std::size_t i = 0; i < code_.details.size(); ++i) {
+      for (const ExtractedContribution& one : code_.details[i].contributions)
+        programs[at(code_.regions[at(one.region)].parameter)].insert(i);
+      for (const ExtractedResult& one : code_.details[i].results)
+        programs[at(code_.regions[at(one.region)].parameter)].insert(i);
+    }
+    for (std::size_t logical = 0; logical < result_.code_of.size(); ++logical) {
+      std::map<std::size_t, std::set<int>> parameters;  // of the code, by program
+      for (const int parameter : result_.code_of[logical]) {
+        if (result_.logical_of[at(parameter)] < 0) continue;
+        for (const std::size_t program : programs[at(parameter)]) parameters[program].insert(parameter);
+      }
+      std::set<int> apart;
+      for (const auto& [program, own] : parameters) {
+        if (own.size() > 1) apart.insert(own.begin(), own.end());
+      }
+      if (apart.empty()) continue;
+      std::vector<std::string> names;
+      for (const int parameter : apart) names.push_back(run_.parameters[at(parameter)].declared.name);
+      tie(names, "one tensor in the scenario", "in the code");
+      for (const int parameter : result_.code_of[logical]) result_.logical_of[at(parameter)] = -1;
+      std::erase_if(result_.logical_named, [&](const auto& one) { return one.second == static_cast<int>(logical); });
+    }
+  }
+
   const Schedule& schedule_;
+  const Extraction& code_;
   const CapturedRun& run_;
   ScenarioAlignment result_;
 };
 
 }  // namespace
+
+std::vector<char> held_apart(const Model& model) {
+  std::vector<char> apart(model.logicals().size());
+  for (const auto& local : model.locals()) {
+    std::set<int> seen;
+    for (const LocalBuffer& buffer : local->buffers) {
+      if (seen.insert(model.original(buffer.logical)).second) continue;
+      for (const int copy : model.copies(buffer.logical)) apart[at(copy)] = 1;
+    }
+  }
+  return apart;
+}
 
 ScenarioAlignment align(const Scenario& scenario, const Extraction& code,
                         const std::vector<std::pair<std::string, std::string>>& names) {

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "src/base/budget.h"
+#include "src/live/scenario_alignment.h"
+#include "src/symbolic/formula_names.h"
 
 namespace lockstep::live {
 
@@ -15,6 +17,8 @@ namespace {
 constexpr std::int64_t most_runs = 1 << 20;
 /// In ComparedTerm::number: nothing in the scenario is this contribution of the code's.
 constexpr int not_in_scenario = -2;
+/// What a buffer of the scenario held before, which no backward has yielded.
+constexpr int left_over = -3;
 
 }  // namespace
 
@@ -50,6 +54,24 @@ std::optional<std::vector<BoxRun>> runs_of_box(const std::vector<std::int64_t>& 
   return runs;
 }
 
+namespace {
+
+/// "a.0/2 + a.1/2".
+std::string formula_of_leftovers(const std::vector<Term>& terms) {
+  std::string text;
+  for (const Term& term : terms) {
+    const Rational& coefficient = term.coefficient;
+    const Rational size = coefficient.is_negative() ? -coefficient : coefficient;
+    text += text.empty() ? (coefficient.is_negative() ? "-" : "") : coefficient.is_negative() ? " - " : " + ";
+    if (!size.numerator().is_one()) text += size.numerator().to_string() + "*";
+    text += fmt::format("{}.{}", formula::quoted_unless_plain(term.leftover), term.rank);
+    if (!size.denominator().is_one()) text += "/" + size.denominator().to_string();
+  }
+  return text.empty() ? "0" : text;
+}
+
+}  // namespace
+
 ScheduledSide::ScheduledSide(const Scenario& scenario, const std::map<std::string, int>& logical_of,
                              const std::vector<int>& steps, std::optional<CapturedLoss> loss, ComparedSums& sums)
     : schedule_(*scenario.schedule),
@@ -59,7 +81,13 @@ ScheduledSide::ScheduledSide(const Scenario& scenario, const std::map<std::strin
       sums_(sums),
       timeline_(walk(schedule_)),
       replayed_(diagnosis::replay_handed_over(schedule_, timeline_)),
-      contributions_(schedule_) {}
+      contributions_(schedule_),
+      apart_(held_apart(schedule_.model)) {}
+
+int ScheduledSide::buffer_of(int rank, int logical) const {
+  const Model& model = schedule_.model;
+  return apart_[at(logical)] != 0 ? model.buffer_of(rank, logical) : model.buffer_of_copy(rank, logical);
+}
 
 int ScheduledSide::step_of(int micro_batch) const {
   int step = 0;
@@ -70,9 +98,12 @@ int ScheduledSide::step_of(int micro_batch) const {
 std::optional<Rational> ScheduledSide::loss_factor(int source, int step, int micro_batch, int logical,
                                                    int site_use) const {
   if (!loss_) return std::nullopt;
+  return loss_factor(source, step, micro_batch, schedule_.model.logicals()[at(logical)].uses[at(site_use)].use);
+}
+
+Rational ScheduledSide::loss_factor(int source, int step, int micro_batch, const std::string& use) const {
   if (*loss_ == CapturedLoss::token_sum) return Rational(1);
   const Mesh& mesh = schedule_.mesh;
-  const std::string& use = schedule_.model.logicals()[at(logical)].uses[at(site_use)].use;
   const std::int64_t tokens = schedule_.batch.tokens(
       use, schedule_.batch.first_micro_batch(step) + micro_batch, mesh.coordinate(source, Axis::dp),
       mesh.coordinate(source, Axis::cp), mesh.coordinate(source, Axis::sp));
@@ -92,18 +123,34 @@ Rational ScheduledSide::by(int source, int step, int micro_batch, int logical, i
 Rational ScheduledSide::scaled(const Rational& coefficient, bool of_schedule, int source, int step, int micro_batch,
                                int logical, int site_use) {
   const std::optional<Rational> factor = loss_factor(source, step, micro_batch, logical, site_use);
-  if (!factor) return coefficient;
   const Rational own = by(source, step, micro_batch, logical, site_use);
+  scales_ = scales_ || (of_schedule && !own.is_one());
+  if (!factor) return coefficient;
   plain_ = plain_ || own != *factor;
   return coefficient * (of_schedule ? own : *factor);
+}
+
+/// Sums that have counted the loss are written without it where the scenario's `backward` multiplies as it does.
+Rational ScheduledSide::written(const ComparedTerm& term) const {
+  const Batch& batch = schedule_.batch;
+  if (!loss_ || term.number == left_over) return term.coefficient;
+  if (term.number == not_in_scenario) {
+    const bool counts = plain_ && term.step < batch.steps() && term.micro_batch < batch.micro_batches(term.step);
+    return counts ? term.coefficient * loss_factor(term.rank, term.step, term.micro_batch, "main") : term.coefficient;
+  }
+  if (plain_) return term.coefficient;
+  const std::vector<Logical>& logicals = schedule_.model.logicals();
+  const auto of =
+      std::find_if(logicals.begin(), logicals.end(), [&](const Logical& one) { return one.name == term.parameter; });
+  return term.coefficient /
+         by(term.rank, term.step, term.micro_batch, static_cast<int>(of - logicals.begin()), term.number);
 }
 
 std::vector<ReadStretch> ScheduledSide::read(int logical, int step) {
   std::vector<ReadStretch> all;
   const Model& model = schedule_.model;
   for (int rank = 0; rank < schedule_.mesh.world(); ++rank) {
-    // Copies of a tie that is lost get gradients in the name of the first of them.
-    const int buffer = model.buffer_of_copy(rank, logical);
+    const int buffer = buffer_of(rank, logical);
     if (buffer < 0) continue;
     const LocalBuffer& local = model.local(rank).buffers[at(buffer)];
     const Piece& piece = model.pieces(local.logical)[at(local.piece)];
@@ -115,8 +162,11 @@ std::vector<ReadStretch> ScheduledSide::read(int logical, int step) {
         continue;
       }
       const std::vector<Term> terms = replayed_.engine->terms(content.form, rank, buffer);
+      const bool same_for_all = std::none_of(terms.begin(), terms.end(), [](const Term& one) { return one.foreign; });
+      std::optional<int> of_all;
       for (const BoxRun& run : *runs) {
-        const int sum = sum_of(terms, logical, local.piece, run);
+        const int sum = of_all ? *of_all : sum_of(terms, logical, local.piece, run);
+        if (same_for_all) of_all = sum;
         const Interval elements{run.begin, run.begin + run.own.size()};
         if (!all.empty() && all.back().rank == rank && all.back().sum == sum &&
             all.back().elements.end == elements.begin)
@@ -137,8 +187,8 @@ int ScheduledSide::sum_of(const std::vector<Term>& terms, int logical, int piece
       return unknown("the scenario's optimizers get it clipped, and what the code clips is looked at before that");
     const int own = model.original(logical);
     if (!term.leftover.empty()) {
-      sum.push_back({"\"" + term.leftover + "\"", step_of(std::max(term.micro_batch, 0)), term.rank, 0, not_in_scenario,
-                     0, term.coefficient});
+      sum.push_back({"\"" + term.leftover + "\"", step_of(std::max(term.micro_batch, 0)), term.rank, 0, left_over, 0,
+                     term.coefficient});
       continue;
     }
     const int step = step_of(term.micro_batch), source = term.foreign ? term.logical : own;
@@ -171,15 +221,16 @@ int ScheduledSide::of_code(const std::vector<ComparedTerm>& terms) {
     const auto at_step = std::find(run_steps_.begin(), run_steps_.end(), term.step);
     const int step = static_cast<int>(at_step - run_steps_.begin());
     const int logical = known == logical_of_.end() ? -1 : known->second;
-    const int buffer = logical < 0 ? -1 : schedule_.model.buffer_of_copy(term.rank, logical);
+    const int buffer = logical < 0 ? -1 : buffer_of(term.rank, logical);
+    const int own = logical < 0 ? -1 : schedule_.model.original(logical);  // in whose name copies get gradients
     std::vector<Contribution> yielded;
     // What a part of a backward alone comes to the scenario does not tell apart.
     if (buffer >= 0 && term.number < 0 && at_step != run_steps_.end() && step < schedule_.batch.steps())
       yielded = contributions_.of(term.rank, buffer, step, term.micro_batch, {});
     for (const Contribution& one : yielded)
-      add({schedule_.model.logicals()[at(logical)].name, step, one.source, term.micro_batch, one.site_use, term.move,
+      add({schedule_.model.logicals()[at(own)].name, step, one.source, term.micro_batch, one.site_use, term.move,
            Rational(0)},
-          scaled(term.coefficient, false, one.source, step, term.micro_batch, logical, one.site_use));
+          scaled(term.coefficient, false, one.source, step, term.micro_batch, own, one.site_use));
     if (yielded.empty())
       add({term.parameter, step, term.rank, term.micro_batch, not_in_scenario, term.move, Rational(0)},
           term.coefficient);
@@ -205,19 +256,16 @@ std::string ScheduledSide::formula(int sum, int logical, int rank, int step) con
     if (model.buffer_of_copy(other, logical) >= 0) rank = other;
   }
   const int buffer = model.buffer_of_copy(rank, logical);
-  const LocalBuffer& local = model.local(rank).buffers[at(buffer)];
-  const std::string& name = model.logicals()[at(logical)].name;
+  const std::string& name = model.logicals()[at(model.original(logical))].name;
   std::vector<Term> terms, others;
   for (const ComparedTerm& one : sums_.terms(sum)) {
     Term term;
     term.rank = one.rank;
-    term.coefficient = one.coefficient;
+    term.coefficient = written(one);
     if (one.parameter == name && one.move == 0 && one.number >= 0) {
       term.micro_batch = schedule_.batch.first_micro_batch(one.step) + one.micro_batch;
       term.site_use = one.number;
       term.logical = model.original(logical);
-      if (!plain_ && loss_)
-        term.coefficient = one.coefficient / by(one.rank, one.step, one.micro_batch, term.logical, one.number);
       terms.push_back(std::move(term));
       continue;
     }
@@ -227,6 +275,8 @@ std::string ScheduledSide::formula(int sum, int logical, int rank, int step) con
     if (one.micro_batch != 0) term.leftover += fmt::format(" of micro-batch {}", one.micro_batch);
     others.push_back(std::move(term));
   }
+  if (buffer < 0) return formula_of_leftovers(others);  // it is frozen in the scenario
+  const LocalBuffer& local = model.local(rank).buffers[at(buffer)];
   std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
     return std::tie(a.rank, a.micro_batch, a.site_use) < std::tie(b.rank, b.micro_batch, b.site_use);
   });
@@ -237,7 +287,7 @@ std::string ScheduledSide::formula(int sum, int logical, int rank, int step) con
 
 std::vector<std::string> ScheduledSide::step_names(int logical, int rank, int step) const {
   std::vector<std::string> names;
-  const int buffer = schedule_.model.buffer_of_copy(rank, logical);
+  const int buffer = buffer_of(rank, logical);
   if (buffer < 0) return names;
   for (const lockstep::Event& event : timeline_.events) {
     if (event.op == Op::zero || event.op == Op::norm || event.op == Op::wait) continue;
@@ -253,7 +303,7 @@ std::vector<std::string> ScheduledSide::step_names(int logical, int rank, int st
 std::vector<std::pair<int, int>> ScheduledSide::contributors(int logical, int step) const {
   std::vector<std::pair<int, int>> all;
   for (int rank = 0; rank < schedule_.mesh.world(); ++rank) {
-    const int buffer = schedule_.model.buffer_of_copy(rank, logical);
+    const int buffer = buffer_of(rank, logical);
     for (int micro = 0; buffer >= 0 && micro < schedule_.batch.micro_batches(step); ++micro) {
       if (!contributions_.of(rank, buffer, step, micro, {}).empty()) all.emplace_back(rank, micro);
     }
@@ -263,7 +313,7 @@ std::vector<std::pair<int, int>> ScheduledSide::contributors(int logical, int st
 
 std::optional<bool> ScheduledSide::one_gradient(int logical, int rank, int other) const {
   const Model& model = schedule_.model;
-  const int own = model.buffer_of_copy(rank, logical), theirs = model.buffer_of_copy(other, logical);
+  const int own = buffer_of(rank, logical), theirs = buffer_of(other, logical);
   if (own < 0 || theirs < 0 || model.local(rank).buffers[at(own)].piece != model.local(other).buffers[at(theirs)].piece)
     return std::nullopt;
   std::set<int> sources;

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -57,14 +56,21 @@ class ScheduledSide {
   std::optional<bool> one_gradient(int logical, int rank, int other) const;
   /// Some contribution is multiplied otherwise than by the code's loss, so that formulas are of plain gradients.
   bool plain() const { return plain_; }
+  /// Some contribution that was read is multiplied.
+  bool scales() const { return scales_; }
 
  private:
   int step_of(int micro_batch) const;  // counted through all steps
+  /// Below 0: the rank holds none of it, or of its copies where one stands for all.
+  int buffer_of(int rank, int logical) const;
   /// What a term of the scenario's is multiplied by, with the code's loss; nothing where that is not known.
   std::optional<Rational> loss_factor(int source, int step, int micro_batch, int logical, int site_use) const;
+  Rational loss_factor(int source, int step, int micro_batch, const std::string& use) const;  // of a known loss
   Rational by(int source, int step, int micro_batch, int logical, int site_use) const;
   Rational scaled(const Rational& coefficient, bool of_schedule, int source, int step, int micro_batch, int logical,
                   int site_use);
+  /// A term's coefficient in formulas.
+  Rational written(const ComparedTerm& term) const;
   int sum_of(const std::vector<Term>& terms, int logical, int piece, const BoxRun& run);
 
   const Schedule& schedule_;
@@ -76,7 +82,8 @@ class ScheduledSide {
   diagnosis::Replayed replayed_;
   Contributions contributions_;
   bool plain_ = false;
-  std::map<std::tuple<int, int, int>, int> own_sums_;  // by form, local model and buffer; of sums of own elements
+  bool scales_ = false;
+  std::vector<char> apart_;  // by logical parameter
   std::vector<std::string> reasons_;
   std::map<std::string, int> reason_numbers_;
 };

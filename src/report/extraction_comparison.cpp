@@ -98,7 +98,7 @@ void comparison_text(const ExtractionComparison& comparison, bool verbose, bool 
   const report::Style style(color);
   const CodeVerdict verdict = comparison.verdict();
   const bool others = !comparison.gradients.empty() || !comparison.only_before.empty() ||
-                      !comparison.only_after.empty() || !comparison.placements.empty();
+                      !comparison.only_after.empty() || !comparison.placements.empty() || !comparison.ties.empty();
   const report::SideNames names =
       comparison.with_scenario ? report::SideNames{"scenario", "code", "in the code"} : report::SideNames{};
   const std::string head = !comparison.apart.empty()       ? style.bad("cannot be compared")
@@ -111,7 +111,10 @@ void comparison_text(const ExtractionComparison& comparison, bool verbose, bool 
   if (!comparison.apart.empty()) return;
   write("  " + layout_of_code(comparison) + "\n");
   if (comparison.gradients.empty() && verdict == CodeVerdict::same)
-    write(fmt::format("  Every optimizer gets the same, in {}{} of all ranks{} together.\n",
+    write(fmt::format("  {}, in {}{} of all ranks{} together.\n",
+                      comparison.ownership.empty() || !comparison.with_scenario
+                          ? "Every optimizer gets the same"
+                          : "Whoever gets an element gets the same, some of them on other ranks",
                       comparison.with_scenario ? counted(comparison.parameters, "parameter") + ", " : "",
                       counted(comparison.elements, "element"), comparison.steps > 1 ? " and optimizer steps" : ""));
   for (const std::string& note : comparison.notes) write("  " + report::one_line_text(note) + "\n");
@@ -124,6 +127,11 @@ void comparison_text(const ExtractionComparison& comparison, bool verbose, bool 
     write(fmt::format("\n{} of the {}{} alone\n", style.bold("parameters"), side,
                       comparison.with_scenario ? "" : " one"));
     some_lines(*only, verbose, write, [](const std::string& name) { return report::one_line_text(name); });
+  }
+  if (!comparison.ties.empty()) {
+    write(fmt::format("\n{} that are tied in one alone\n", style.bold("parameters")));
+    some_lines(comparison.ties, verbose, write,
+               [](const std::string& sentence) { return report::one_line_text(sentence); });
   }
   if (!comparison.placements.empty()) {
     write(fmt::format("\n{} or shares of one\n", style.bold("one gradient")));
@@ -177,7 +185,10 @@ void comparison_json(const ExtractionComparison& comparison, const Write& write)
   report::differing_gradients(comparison.gradients, json);
   json.key("only_old").strings(comparison.only_before);
   json.key("only_new").strings(comparison.only_after);
-  if (comparison.with_scenario) json.key("placements").strings(comparison.placements);
+  if (comparison.with_scenario) {
+    json.key("placements").strings(comparison.placements);
+    json.key("ties").strings(comparison.ties);
+  }
   json.key("unmet_old").strings(comparison.unmet_before);
   json.key("unmet_new").strings(comparison.unmet_after);
   json.key("undecided").begin_array();

@@ -2,6 +2,7 @@
 """`lockstep diff`, as a user runs it."""
 
 import json
+import pathlib
 
 BACKWARD = {"name": "micro_batches", "op": "each", "steps": [{"name": "backward", "op": "backward"}]}
 
@@ -367,6 +368,37 @@ def test_a_scenario_against_an_extraction(run, tmp_path):
     assert run("diff", scenario, right, "--name", "w=v").returncode == 1
 
 
+def test_an_extraction_whose_loss_nobody_knows_is_not_called_the_same(run, tmp_path):
+    scenario = write(tmp_path, "scenario.json", mean())
+    for loss, said in [(None, "the code does not say what each of its backwards is the gradient of (--loss)"),
+                       ("sum", "what each backward of the code is the gradient of counts as it is (loss sum)")]:
+        result = run("diff", scenario, extraction(tmp_path, "code.json", loss=loss), "--old", 'schedule.steps.0.steps.0.by="1/3"')
+        assert result.returncode == 1 and result.stdout.startswith("undecided") and said in result.stdout, result.stdout
+
+
+def test_a_scenario_that_cuts_elsewhere_has_other_owners_and_the_same_gradients(run, tmp_path):
+    shards = {"name": "shards", "op": "reduce_scatter", "over": "dp", "reduce": "avg", "geometry": {"kind": "rows"}}
+    result = run("diff", write(tmp_path, "scenario.json", shards), extraction(tmp_path, "code.json", loss="local_mean"), "--old",
+                 'schedule.steps.0.steps.0.by="1/(tokens*micro_batches)"')
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "  Whoever gets an element gets the same, some of them on other ranks, in 1 parameter, 16 elements of all ranks together.\n" in result.stdout
+    assert "  w: 2 ranks read other elements\n" in result.stdout
+
+
+def test_an_axis_counts_as_that_of_the_scenario_whatever_its_name(run, tmp_path):
+    """Ranks along cp yield shares of one gradient, and nobody asks whether they do."""
+    scenario = write(tmp_path, "scenario.json", {"name": "sum", "op": "all_reduce", "over": "cp"}, layout={"cp": 2})
+    for axis in ["cp", "context"]:
+        code = tmp_path / f"{axis}.json"
+        text = json.loads(pathlib.Path(extraction(tmp_path, code.name, factor="1", loss="sum")).read_text())
+        text["mesh"]["axes"], text["data_axes"] = [axis], []
+        text["programs"][0]["events"][0]["placed"] = [axis]
+        text["programs"][0]["events"][2]["group"] = [0, 1]
+        code.write_text(json.dumps(text))
+        result = run("diff", scenario, str(code))
+        assert result.returncode == 0 and result.stdout.startswith("same gradients"), result.stdout + result.stderr
+
+
 def test_extractions_that_are_not_compared(run, tmp_path):
     old, wide = extraction(tmp_path, "old.json"), extraction(tmp_path, "wide.json", world=4)
     result = run("diff", old, wide)
@@ -381,6 +413,8 @@ def test_extractions_that_are_not_compared(run, tmp_path):
                             ((scenario, old, "--name", "v=w"), "--name v=w: no parameter of the scenario has such a name"),
                             ((old, wide, "--name", "w=v"), "--name is for a scenario against an extraction"),
                             ((scenario, scenario, "--name", "w=v"), "--name is for a scenario against what `lockstep extract` has written"),
+                            (("-", "-"), "diff - -: standard input is one file"),
+                            ((scenario, old, "--old", "layout.dp=any"), "give it a size, such as --old layout.dp=4\n"),
                             ((old,), f"{old} alone is compared with nothing: name a second extraction, or before it a scenario"),
                             ((old, wide, "--this-layout"), f"{old} is what `lockstep extract` has written: --old, --new and --this-layout are for scenarios")]:
         result = run("diff", *arguments)

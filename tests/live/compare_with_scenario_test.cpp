@@ -2,6 +2,7 @@
 #include "lockstep/diagnostic.h"
 #include "lockstep/extraction_comparison.h"
 #include "lockstep/scenario.h"
+#include "src/base/at.h"
 #include "tests/catch.h"
 
 using namespace lockstep;
@@ -94,10 +95,18 @@ TEST_CASE("by what backward multiplies counts where the code's loss is known") {
 
   Code unknown;
   unknown.loss = "null";
-  const ExtractionComparison not_known = held_against(twice, unknown);
-  CHECK(not_known.verdict() == CodeVerdict::same);
-  REQUIRE(not_known.notes.size() == 1);
-  CHECK(not_known.notes.front().find("--loss") != std::string::npos);
+  for (const Expected& expected : {twice, Expected{}}) {  // whatever it multiplies by
+    const ExtractionComparison not_known = held_against(expected, unknown);
+    CHECK(not_known.verdict() == CodeVerdict::undecided);
+    REQUIRE(not_known.undecided.size() == 1);
+    CHECK(not_known.undecided.front().why.find("--loss") != std::string::npos);
+  }
+  Code sum;
+  sum.loss = "\"sum\"";
+  CHECK(held_against(twice, sum).verdict() == CodeVerdict::undecided);
+  Expected as_it_is;
+  as_it_is.by = "1";
+  CHECK(held_against(as_it_is, sum).verdict() == CodeVerdict::same);
 }
 
 TEST_CASE("a scenario that shards is held against code that does not, by the elements") {
@@ -209,5 +218,141 @@ TEST_CASE("boxes of a parameter are compared by its row-major indices") {
 
   columns.parameter = R"({"name": "a", "shape": [4, 2], "shard": {"tp": 0}})";  // rows: others hold what it holds
   const ExtractionComparison rows = compare_with_scenario(*scenario(columns), source("step.json", text));
-  CHECK(rows.verdict() == CodeVerdict::other);
+  CHECK(rows.gradients.empty());  // they may be the same gradients, which other ranks yield
+  CHECK(rows.verdict() == CodeVerdict::undecided);
+}
+
+namespace {
+
+/// Two ranks that average what backward yields of each parameter by itself.
+std::string averaged(const std::vector<std::string>& parameters, const std::vector<int>& handed_to = {}) {
+  std::string declared, yielded, called, read;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string number = std::to_string(i);
+    const std::string result = std::to_string(parameters.size() + i);
+    const std::string from = std::to_string(parameters.size() + (handed_to.empty() ? i : at(handed_to[i])));
+    declared += R"({"event": "parameter", "id": )" + number + ", " + parameters[i] +
+                R"(, "shape": [4, 2], "pieces": [{"range": [0, 8]}]}, )";
+    yielded += R"({"event": "contribution", "step": 0, "micro_batch": 0, "parameter": )" + number +
+               R"(, "piece": 0, "source": )" + number + "}, ";
+    called += R"({"event": "collective", "step": 0, "op": "all_reduce", "group": [0, 1], "elements": 8,
+      "dtype": "float32", "reduce": "sum", "input": [[0, 8, [["1/2", )" +
+              number + R"(, 0]]]], "output": {"source": )" + result + R"(, "elements": 8}, "call": "train.py:9"}, )";
+    read += R"({"event": "result", "step": 0, "parameter": )" + number + R"(, "piece": 0, "content": [[0, 8, [["1", )" +
+            from + R"(, 0]]]]}, )";
+  }
+  return R"({"lockstep_extract": 1, "world": 2, "mesh": {"axes": ["dp"], "sizes": [2]}, "data_axes": ["dp"],
+    "loss": "local_mean", "programs": [{"ranks": [[0, 2]], "played": [0], "events": [)" +
+         declared + yielded + called + read +
+         R"({"event": "step", "step": 0, "micro_batches": 1, "tokens": [null]}, {"event": "end"}]}]})";
+}
+
+ExtractionComparison held_against_averages(const std::string& parameters, const std::vector<std::string>& code,
+                                           const std::vector<int>& handed_to = {}) {
+  Expected expected;
+  expected.parameter = parameters;
+  return compare_with_scenario(*scenario(expected), source("step.json", averaged(code, handed_to)));
+}
+
+constexpr const char* emb_and_head =
+    R"({"name": "emb", "shape": [4, 2], "tied": "e"}, {"name": "head", "shape": [4, 2], "tied": "e"})";
+constexpr const char* copies =
+    R"({"name": "emb", "shape": [4, 2], "tied": "e"}, {"name": "head", "shape": [4, 2], "tied": "e", "copy": "h"})";
+
+}  // namespace
+
+TEST_CASE("code that trains what a scenario freezes differs from it") {
+  const ExtractionComparison result =
+      held_against_averages(R"({"name": "a", "shape": [4, 2]}, {"name": "b", "shape": [4, 2], "frozen": true})",
+                            {R"("name": "a")", R"("name": "b")"});
+  CHECK(result.verdict() == CodeVerdict::other);
+  REQUIRE(result.gradients.size() == 1);
+  CHECK(result.gradients.front().parameter == "b");
+  CHECK(result.gradients.front().before == "nothing: no optimizer gets it");
+  CHECK(result.gradients.front().after == "b.0/2 + b.1/2");
+}
+
+TEST_CASE("a tie that one of the two has alone is a difference") {
+  const std::vector<std::string> tied = {R"("name": "emb", "aliases": ["head"])"},
+                                 untied = {R"("name": "emb")", R"("name": "head")"};
+  CHECK(held_against_averages(emb_and_head, tied).verdict() == CodeVerdict::same);
+  CHECK(held_against_averages(copies, untied).verdict() == CodeVerdict::same);  // each has its own use's gradients
+
+  const ExtractionComparison lost = held_against_averages(emb_and_head, untied);
+  CHECK(lost.verdict() == CodeVerdict::other);
+  CHECK(lost.ties == std::vector<std::string>{"emb and head are one tensor in the scenario, and 2 in the code."});
+  const ExtractionComparison found = held_against_averages(copies, tied);
+  CHECK(found.verdict() == CodeVerdict::other);
+  CHECK(found.ties == std::vector<std::string>{"emb and head are one tensor in the code, and 2 in the scenario."});
+  const ExtractionComparison never =
+      held_against_averages(R"({"name": "emb", "shape": [4, 2]}, {"name": "head", "shape": [4, 2]})", tied);
+  CHECK(never.ties == found.ties);
+  CHECK(never.only_before.empty());
+}
+
+TEST_CASE("each copy of a tie that is lost is compared") {
+  const ExtractionComparison swapped = held_against_averages(copies, {R"("name": "emb")", R"("name": "head")"}, {1, 0});
+  CHECK(swapped.verdict() == CodeVerdict::other);
+  REQUIRE(swapped.gradients.size() == 2);
+  CHECK(swapped.gradients[0].parameter == "emb");
+  CHECK(swapped.gradients[1].parameter == "head");
+}
+
+TEST_CASE("gradients of another parameter are written with the factors that the code has") {
+  const std::string both = R"({"name": "a", "shape": [4, 2]}, {"name": "b", "shape": [4, 2]})";
+  const ExtractionComparison swapped = held_against_averages(both, {R"("name": "a")", R"("name": "b")"}, {1, 0});
+  REQUIRE(swapped.gradients.size() == 2);
+  CHECK(swapped.gradients[0].before == "(g0+g1)/2");
+  CHECK(swapped.gradients[0].after == "(b.0+b.1)/2");
+
+  Expected twice;  // formulas are of summed losses then, of rank 0's 3 tokens and rank 1's 5
+  twice.parameter = both;
+  twice.by = "2 / (tokens * micro_batches)";
+  twice.batch = R"("micro_batches": 1, "tokens": [[[[3]], [[5]]]])";
+  const ExtractionComparison plain = compare_with_scenario(
+      *scenario(twice), source("step.json", averaged({R"("name": "a")", R"("name": "c")"}, {1, 0})));
+  REQUIRE(plain.gradients.size() == 1);
+  CHECK(plain.gradients[0].before == "g0/3 + g1/5");
+  CHECK(plain.gradients[0].after == "c.0/6 + c.1/10");
+}
+
+TEST_CASE("what a scenario cuts and code has whole on each rank is not compared by halves") {
+  Code whole;
+  whole.mesh = R"({"axes": ["tp"], "sizes": [2]})";
+  whole.data_axes = "[]";
+  whole.factor = "1/2";
+  whole.placed = R"(, "placed": ["tp"])";
+  Expected cut;
+  cut.layout = R"({"tp": 2})";
+  cut.parameter = R"({"name": "a", "shape": [4, 2], "shard": {"tp": 0}})";
+  cut.steps = R"({"name": "same", "op": "scale", "by": "1"})";
+  const ExtractionComparison result = held_against(cut, whole);
+  CHECK(result.gradients.empty());
+  CHECK(result.verdict() == CodeVerdict::undecided);
+}
+
+TEST_CASE("no call is named for what no optimizer of the code gets") {
+  Code half;
+  std::string text = code(half);
+  const std::string all = R"("content": [[0, 8, [["1", 1, 0]]]]})",
+                    first = R"("elements": 4, "content": [[0, 4, [["1", 1, 0]]]]})";
+  text.replace(text.find(all), all.size(), first);
+  const ExtractionComparison result = compare_with_scenario(*scenario({}), source("step.json", text));
+  REQUIRE(result.gradients.size() == 1);
+  CHECK(result.gradients.front().after == "nothing: no optimizer gets it");
+  CHECK(result.gradients.front().after_by.empty());
+}
+
+TEST_CASE("code of which it is known that an optimizer gets something wrong is not called the same") {
+  for (const char* wrong : {"", R"(, "parameters": [0], "wrong": true)", R"(, "wrong": true)"}) {
+    std::string text = code({});
+    const std::string end = R"({"event": "end"})";
+    if (*wrong != '\0')
+      text.replace(text.find(end), end.size(),
+                   R"({"event": "gap", "step": 0, "why": "it is doubled")" + std::string(wrong) + "}, " + end);
+    const auto found = source("step.json", text);
+    const CodeVerdict verdict = *wrong == '\0' ? CodeVerdict::same : CodeVerdict::undecided;
+    CHECK(compare_with_scenario(*scenario({}), found).verdict() == verdict);
+    CHECK(compare_extractions(source("old.json", code({})), found).verdict() == verdict);
+  }
 }
