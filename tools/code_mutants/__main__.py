@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import asdict
+from importlib.metadata import distributions
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -50,8 +51,8 @@ def load(frameworks):
 def run(cases, mutant, folder):
     """A row of the figures: what ranks that really run get with the first of these scripts whose gradients the mutant changes, or with the last."""
     plant(mutant)
-    for case, right in cases:
-        row = {"framework": case.framework.name, "case": case.name, "ranks": case.ranks, "mutant": asdict(mutant), "tried": [one.name for one, _ in cases]}
+    for number, (case, right) in enumerate(cases, 1):
+        row = {"framework": case.framework.name, "case": case.name, "ranks": case.ranks, "mutant": asdict(mutant), "tried": [one.name for one, _ in cases[:number]]}
         how, why, steps, _ = running.run(case, folder, limit=240)
         row["runs"], row["why"] = (running.compared(steps, right["plain"]), "") if how == running.SAME else (how, why)
         if row["runs"] == running.OTHER:  # is it what becomes of gradients, or what backward yields?
@@ -59,7 +60,7 @@ def run(cases, mutant, folder):
             row["reduces"] = running.compared(steps, right["noise"]) if how == running.SAME else how
         if row["runs"] not in (running.SAME, running.ROUNDED):
             break
-    return dict(row, tried=row["tried"][:row["tried"].index(case.name) + 1])
+    return row
 
 
 def baseline(case, folder):
@@ -74,21 +75,29 @@ def baseline(case, folder):
     return right
 
 
+def installed():
+    """The names and versions of all packages."""
+    return sorted({(one.name, one.version) for one in distributions()})
+
+
 def baselines(cases, folder):
-    """[(case, baseline)] of those that have one. They are kept in the folder for as long as script, tool and files are what they were."""
+    """[(case, baseline)] of those that have one. They are kept in the folder for as long as script, tool, files and what is installed are what they were."""
     os.makedirs(folder, exist_ok=True)
     found = []
     for case in cases:
         sources = [Path(case.script), HERE / "running.py", *(Path(module_of(file).__file__) for file in case.framework.files)]
-        name = hashlib.sha256(b"".join(one.read_bytes() for one in sources) + repr((case.arguments, case.ranks, case.calls)).encode()).hexdigest()[:16]
+        rest = repr((case.arguments, case.ranks, case.calls, installed()))
+        name = hashlib.sha256(b"".join(one.read_bytes() for one in sources) + rest.encode()).hexdigest()[:16]
         path = os.path.join(folder, "%s-%s.pickle" % (case.framework.name, name))
-        if not os.path.exists(path):
+        if os.path.exists(path):
+            right = pickle.loads(Path(path).read_bytes())
+        else:
             with tempfile.TemporaryDirectory(prefix="lockstep-code-mutants-") as own:
                 right = baseline(case, own)
-            with open(path + ".part", "wb") as file:
-                pickle.dump(right, file)
-            os.rename(path + ".part", path)
-        right = pickle.loads(Path(path).read_bytes())
+            if right:  # what took too long once may run the next time
+                with open(path + ".part", "wb") as file:
+                    pickle.dump(right, file)
+                os.rename(path + ".part", path)
         if right:
             found.append((case, right))
     return found

@@ -227,14 +227,6 @@ def mutants_of(file, text):
     return finder.found
 
 
-def is_python(mutant, text):
-    try:
-        ast.parse(mutant.written(text))
-    except SyntaxError:
-        return False
-    return True
-
-
 def draw(found, training, before, seed):
     """Those on these lines, in an order drawn with the seed: first those on lines that training runs, then those that were run `before` alone, which make what
     training needs, and where most breaks end in an error; of each first those of kinds of which more change gradients (LIKELY); of these and of the others as many
