@@ -208,7 +208,9 @@ class Search {
     static std::set<std::set<std::string>> told;  // who watches a folder searches it again and again
     if (paths.empty() || !told.insert(paths).second) return;
     tell(fmt::format("lockstep: passed over {}: {}{}\n", what, report::one_line_text(*paths.begin()),
-                     paths.size() == 1 ? "" : " and others"));
+                     paths.size() == 1   ? ""
+                     : paths.size() == 2 ? " and another"
+                                         : " and others"));
   }
 
   std::vector<std::string> found_by(const std::string& pattern) {

@@ -18,7 +18,16 @@ Settings read_configuration(const ImportRequest& request, Diagnostics& diagnosti
   Settings settings;
   const Json root = read_yaml(request.files.front(), diagnostics);
   if (!is_configuration(root, request.files.front(), diagnostics)) return settings;
-  flatten(root, settings);
+  Settings written;
+  flatten(root, written);
+  for (Setting setting : written.all()) {
+    // accelerate's own default of both: the script says it.
+    const bool may = setting.key == "deepspeed_config.gradient_accumulation_steps" ||
+                     setting.key == "deepspeed_config.gradient_clipping";
+    setting.is_auto = may && setting.value.is_string() && setting.value.text() == "auto";
+    if (setting.is_auto) setting.value = Json().at(setting.value.place());
+    settings.set(std::move(setting));
+  }
   for (std::size_t i = 1; i < request.files.size(); ++i) {
     const Settings more = read_deepspeed(request.files[i], diagnostics);
     for (const Setting& setting : more.all()) {
@@ -151,10 +160,15 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
       if (const auto number = builder.number(key)) builder.option(to, json_number(*number));
     }
     builder.axis("dp", sizes.dp);
-    refuse_what_deepspeed_removed(builder);
+    refuse_keys_of_deepspeed(builder);
     if (has_file) check_nothing_is_said_twice(builder);
     const auto steps = builder.integer("deepspeed_config.gradient_accumulation_steps");
-    if (builder.given("gradient_accumulation_steps") || builder.given("train_batch_size") || !steps) {
+    const bool is_auto = !steps && builder.mentioned("deepspeed_config.gradient_accumulation_steps");
+    if (is_auto && !builder.given("gradient_accumulation_steps") && !builder.given("train_batch_size")) {
+      if (request.micro_batches <= 0)
+        builder.assume(
+            "One micro-batch: gradient_accumulation_steps is auto, which the script may say; give --micro-batches N.");
+    } else if (builder.given("gradient_accumulation_steps") || builder.given("train_batch_size") || !steps) {
       set_deepspeed_batch(builder, sizes.dp);
     } else {
       builder.micro_batches(*steps);
@@ -169,7 +183,7 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
     builder.option("mixed_precision", Json::string(builder.word("mixed_precision", "no")));
     const auto steps = builder.integer("gradient_accumulation_steps");
     builder.micro_batches(steps.value_or(1));
-    if (!steps)
+    if (!steps && request.micro_batches <= 0)
       builder.assume(
           "One micro-batch: the file does not say gradient_accumulation_steps, but the script may; give "
           "--micro-batches N.");

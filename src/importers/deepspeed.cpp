@@ -99,6 +99,7 @@ std::int64_t set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp) {
     builder.micro_batches(count);
     return count;
   } else {
+    if (builder.request().micro_batches > 0) return 1;  // which stands in the scenario
     builder.assume("One micro-batch: gradient_accumulation_steps is 1 where the configuration does not say it.");
     return 1;
   }
@@ -115,32 +116,22 @@ void check_deepspeed_batch_is_given(ScenarioBuilder& builder) {
 
 namespace {
 
-/// In its sections DeepSpeed takes the keys that it knows, and no others (runtime/config_utils.py).
-void refuse_what_deepspeed_does_not_know(ScenarioBuilder& builder) {
+const KeyTable& table_of_deepspeed() {
   static const KeyTable table("deepspeed");
-  for (const Setting& setting : builder.settings().all()) {
-    const std::size_t dot = setting.key.find('.');
-    const Json* known = dot == std::string::npos ? nullptr : table.other("sections")->find(setting.key.substr(0, dot));
-    if (known == nullptr || setting.is_auto) continue;  // DeepSpeed drops "auto" before it looks at the key
-    const std::string name = setting.key.substr(dot + 1, setting.key.find('.', dot + 1) - dot - 1);
-    std::vector<std::string> names;
-    for (const Json& one : known->items()) names.push_back(one.text());
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    if (builder.request().ignore_unknown) {
-      builder.leave_out(setting.key);
-      builder.assume(fmt::format("DeepSpeed 0.19.8 refuses {}: what is judged is the configuration without it.",
-                                 shown_key(setting.key)));
-    } else {
-      builder.mistake(setting.key, fmt::format("DeepSpeed 0.19.8 refuses this key: it knows none of that name in {}{}; "
-                                               "--ignore-unknown judges the rest without it",
-                                               setting.key.substr(0, dot), did_you_mean(name, names)));
-    }
-  }
+  return table;
 }
 
-}  // namespace
+std::string release_of_deepspeed() { return table_of_deepspeed().other("release")->text(); }
 
-void refuse_what_deepspeed_removed(ScenarioBuilder& builder) {
+/// Judges the rest without a key that DeepSpeed refuses.
+void leave_out_refused(ScenarioBuilder& builder, const std::string& key) {
+  builder.leave_out(key);
+  builder.assume(fmt::format("{} refuses {}: what is judged is the configuration without it.", release_of_deepspeed(),
+                             shown_key(key)));
+}
+
+/// What DeepSpeed refuses with any value, and its words.
+const std::vector<std::pair<std::string, std::string>>& removed_keys() {
   static const std::vector<std::pair<std::string, std::string>> removed = {
       {"nebula", "Nebula checkpointing has been removed"},
       {"compression_training", "The DeepSpeed compression library has been removed"},
@@ -159,22 +150,73 @@ void refuse_what_deepspeed_removed(ScenarioBuilder& builder) {
        "can describe the tree of edaa7221, which has it: option mics_shard_size of the framework deepspeed"},
       {"zero_optimization.mics_hierarchical_params_gather", "MiCS ZeRO-3 sharding has been removed"},
       {"zero_optimization.zeropp_loco_param", "LoCo-Zero++ has been removed"}};
+  return removed;
+}
+
+/// The section in which DeepSpeed knows no key that `key` begins with, and how that is named there; "" for none.
+struct UnknownKey {
+  std::string section, name;
+  std::vector<std::string> known;
+};
+
+UnknownKey unknown_key(const std::string& key) {
+  const Json& sections = *table_of_deepspeed().other("sections");
+  for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {
+    const Json* known = sections.find(key.substr(0, dot));
+    if (known == nullptr) continue;
+    UnknownKey found{key.substr(0, dot), key.substr(dot + 1, key.find('.', dot + 1) - dot - 1), {}};
+    for (const Json& one : known->items()) found.known.push_back(one.text());
+    if (std::find(found.known.begin(), found.known.end(), found.name) == found.known.end()) return found;
+  }
+  return {};
+}
+
+/// In its sections DeepSpeed takes the keys that it knows, and no others (runtime/config_utils.py).
+void refuse_unknown_keys(ScenarioBuilder& builder) {
+  const auto is_removed = [](const std::string& key) {
+    return std::ranges::any_of(removed_keys(),
+                               [&](const auto& one) { return key == one.first || key.starts_with(one.first + "."); });
+  };
+  for (const Setting& setting : builder.settings().all()) {
+    // DeepSpeed drops "auto" before it looks at the key.
+    if (setting.is_auto || is_removed(setting.key)) continue;
+    const UnknownKey found = unknown_key(setting.key);
+    if (found.section.empty()) continue;
+    if (builder.request().ignore_unknown) {
+      leave_out_refused(builder, setting.key);
+    } else {
+      builder.mistake(
+          setting.key,
+          fmt::format("{} refuses this key: it knows none of that name in {}{}{} --ignore-unknown judges the "
+                      "rest without it",
+                      release_of_deepspeed(), found.section, did_you_mean(found.name, found.known),
+                      did_you_mean(found.name, found.known).empty() ? ";" : ""));
+    }
+  }
+}
+
+void refuse_removed_keys(ScenarioBuilder& builder) {
   // What the training is without them: they say what weights or data are, and where states are kept, and nothing of
   // how gradients are reduced.
   static const std::set<std::string> spare = {"nebula",     "compression_training", "quantize_training",
                                               "eigenvalue", "graph_harvesting",     "curriculum_learning"};
-  for (const auto& [key, words] : removed) {
+  for (const auto& [key, words] : removed_keys()) {
     const std::string found = builder.mentioned_at(key);
     if (found.empty()) continue;
     if (spare.contains(key) && builder.request().ignore_unknown) {
-      builder.leave_out(key);
-      builder.assume(fmt::format("DeepSpeed 0.19.8 refuses {}: what is judged is the configuration without it.", key));
+      leave_out_refused(builder, key);
     } else {
-      builder.mistake(found, fmt::format("DeepSpeed 0.19.8 refuses this key, with any value: {}{}", words,
+      builder.mistake(found, fmt::format("{} refuses this key, with any value: {}{}", release_of_deepspeed(), words,
                                          spare.contains(key) ? "; --ignore-unknown judges the rest without it" : ""));
     }
   }
-  refuse_what_deepspeed_does_not_know(builder);
+}
+
+}  // namespace
+
+void refuse_keys_of_deepspeed(ScenarioBuilder& builder) {
+  refuse_removed_keys(builder);
+  refuse_unknown_keys(builder);
 }
 
 Settings read_deepspeed(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {
@@ -218,7 +260,7 @@ Imported import_deepspeed(const ImportRequest& request, Diagnostics& diagnostics
   builder.axis("ep", request.ep > 0 ? request.ep : 1);
   set_deepspeed_batch(builder, batch_ranks(builder, dp, batch_divisor));
   check_deepspeed_batch_is_given(builder);
-  refuse_what_deepspeed_removed(builder);
+  refuse_keys_of_deepspeed(builder);
   builder.assumed_model(tp);
   if (sp > 1) assume_ulysses_loss(builder);
   return builder.finish("Imported from a DeepSpeed configuration", "imported-deepspeed");

@@ -20,8 +20,8 @@ void check_deepspeed_batch_is_given(ScenarioBuilder& builder);
 /// What is assumed of the loss with Ulysses, of which no configuration says how it is formed.
 void assume_ulysses_loss(ScenarioBuilder& builder);
 
-/// Mistakes at the keys that DeepSpeed 0.19.8 has removed, and at those of its sections that it does not know: it
+/// Mistakes at the keys that DeepSpeed has removed, and at those of its sections that it does not know: it
 /// refuses both, with any value.
-void refuse_what_deepspeed_removed(ScenarioBuilder& builder);
+void refuse_keys_of_deepspeed(ScenarioBuilder& builder);
 
 }  // namespace lockstep::importers

@@ -156,9 +156,22 @@ std::int64_t world_of_batch(ScenarioBuilder& builder, const ScenarioBuilder::Deg
   if (*micro > most || *steps > most || *all % (*micro * *steps) != 0) return 0;
   const std::int64_t dp = *all / (*micro * *steps);
   if (dp > largest_import_size / model) return 0;
+  const auto nodes = builder.integer("num_nodes"), each = builder.integer("num_gpus");
+  if (nodes && each && *nodes > 0 && *each > 0 && *nodes <= most && *each <= most && *nodes * *each < dp * model) {
+    builder.mistake("num_gpus",
+                    fmt::format("num_nodes {} × num_gpus {} are {}, and train_batch_size {} / "
+                                "(train_micro_batch_size_per_gpu {} × gradient_accumulation_steps {}) is the batch of "
+                                "{}; give --world-size N",
+                                *nodes, *each, counted(*nodes * *each, "rank"), *all, *micro, *steps, dp * model));
+    return dp * model;
+  }
+  if (builder.request().micro_batches > 0) {
+    for (const char* key : {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"})
+      builder.meaning(key, "the number of ranks alone: --micro-batches is given");
+  }
   builder.assume(
       fmt::format("{}: train_batch_size {} / (train_micro_batch_size_per_gpu {} × gradient_accumulation_steps {}) is "
-                  "data-parallel size {}, times {}; --world-size says otherwise.",
+                  "data-parallel size {}, times {}.",
                   counted(dp * model, "rank"), *all, *micro, *steps, dp, text_of(degrees)));
   return dp * model;
 }

@@ -183,7 +183,7 @@ Imported import_megatron_deepspeed(const ImportRequest& request, MegatronSource 
   check_stage(builder);
   set_batch_of_both(builder, dp, diagnostics);
   check_deepspeed_batch_is_given(builder);
-  refuse_what_deepspeed_removed(builder);
+  refuse_keys_of_deepspeed(builder);
   set_experts(builder);
   set_megatron_model(builder, tp);
   builder.meaning("bf16", "nothing: DeepSpeed's configuration says the precision");

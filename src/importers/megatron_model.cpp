@@ -79,7 +79,7 @@ void set_megatron_model(ScenarioBuilder& builder, std::int64_t tp) {
   }
   if (builder.boolean("swiglu", false) && !builder.given("ffn_hidden_size")) {
     // Two thirds of 4 * hidden, in multiples of 64, so that a gated MLP is as large as one that is not.
-    if (const auto hidden = builder.model_size("hidden", "hidden_size"); hidden)
+    if (const auto hidden = builder.model_size("hidden", "hidden_size"))
       builder.size("ffn", json_integer(*hidden * 8 / 3 / 64 * 64));
   }
   std::string positions = builder.word("position_embedding_type", "learned_absolute");

@@ -48,6 +48,7 @@ class ScriptReader : public ShellWords {
     bool only_assignments = true, declares = false;
     std::vector<std::pair<std::string, ShellVariables::State>> before_command;
     if (text_.substr(next_).starts_with("((")) {
+      defined_.clear();
       next_ = closing(next_ + 2, '(', ')');
       set_changed_unknown(text_.substr(begin + 2, next_ - begin - 2), begin);
       if (here() == ')') ++next_;
@@ -80,6 +81,27 @@ class ScriptReader : public ShellWords {
       check_word_count(words.size());
     }
     end_command(begin, std::move(words), declared);
+    note_written(begin);
+  }
+
+  /// Where the body of a function sets something, that is so once it has been called.
+  void note_written(std::size_t begin) {
+    for (const std::string& name : variables_.take_written()) {
+      note_set_behind_functions(name, begin);
+      if (functions_.empty() || functions_.back().is_group || functions_.back().locals.contains(name)) continue;
+      writes_[functions_.back().name].insert(name);
+    }
+  }
+
+  /// A call of a function that was read before.
+  void follow_call(const std::string& function, std::size_t begin) {
+    const auto found = writes_.find(function);
+    if (found == writes_.end()) return;
+    for (const std::string& name : std::set<std::string>(found->second)) {
+      set_unknown_because(
+          name, begin,
+          fmt::format("line {} calls a function that sets {}, and calls are not followed", line(begin), name));
+    }
   }
 
   /// One past the bracket of an index; nobody writes a long one.
@@ -132,30 +154,43 @@ class ScriptReader : public ShellWords {
     static const std::set<std::string> opening = {"if", "while", "until", "case", "{", "select"};
     static const std::set<std::string> closing = {"fi", "done", "esac", "}"};
     static const std::set<std::string> other = {"then", "else", "elif", "do", "!", "time", "exec", "nohup"};
+    const std::string defined = std::exchange(defined_, "");
+    if (!defined.empty() && (opening.contains(word.text) || word.text == "for")) begin_function(defined, false);
     if (opening.contains(word.text)) {
-      if (word.text == "{" && !defined_.empty()) begin_function(std::exchange(defined_, ""));
       ++depth_;
     } else if (closing.contains(word.text)) {
       depth_ = std::max(0, depth_ - 1);
-      if (word.text == "}") end_function();
+      if (!functions_.empty() && !functions_.back().is_group && functions_.back().depth == depth_) end_function();
     } else if (!other.contains(word.text)) {
       return false;
     }
     return true;
   }
 
-  void begin_function(const std::string& name) { functions_.push_back({name, depth_, next_}); }
+  void begin_function(const std::string& name, bool is_group) {
+    functions_.push_back({name, depth_, groups_, is_group, {}, variables_.take_read()});
+    variables_.enter_function(name);
+  }
 
   void end_function() {
-    if (functions_.empty() || functions_.back().depth != depth_) return;
-    const Function function = functions_.back();
+    const Function function = std::move(functions_.back());
     functions_.pop_back();
-    const std::string_view body = text_.substr(function.begin, next_ - function.begin);
-    for (std::size_t i = body.find('$'); i != std::string_view::npos; i = body.find('$', i + 1)) {
-      const std::string_view rest = body.substr(i + (body.substr(i + 1).starts_with('{') ? 2 : 1));
-      const std::size_t length = shell_name_length(rest);
-      if (length > 0) readers_[std::string(rest.substr(0, length))].insert(function.name);
+    variables_.enter_function(functions_.empty() ? "" : functions_.back().name);
+    const std::set<std::string> read = variables_.take_read();
+    for (const std::string& name : read) {
+      if (!function.locals.contains(name)) readers_[name].insert(function.name);
     }
+    variables_.add_read(read);
+    variables_.add_read(function.read_before);
+  }
+
+  /// What a function declares in every call, before it reads it, is not the script's.
+  void note_local(const std::string& name) {
+    if (functions_.empty() || is_chained_ || variables_.was_read(name)) return;
+    Function& function = functions_.back();
+    const bool always = function.is_group ? depth_ == function.depth && groups_ == function.groups + 1
+                                          : depth_ == function.depth + 1 && groups_ == function.groups;
+    if (always) function.locals.insert(name);
   }
 
   /// Functions were read where they stand, and are executed where they are called: there this variable may have its new
@@ -187,14 +222,16 @@ class ScriptReader : public ShellWords {
         if (words.size() > 1) defined_ = words[1].text;
         for (const Word& word : words) {
           if (word.text == "{") {
-            if (!defined_.empty()) begin_function(std::exchange(defined_, ""));
+            if (!defined_.empty()) begin_function(std::exchange(defined_, ""), false);
             ++depth_;
           }
           for (const std::string& name : names_of(word.text, true)) set_unknown(name, begin);
         }
       }
       words.clear();
+      skip_brackets();
     } else if (!words.empty()) {
+      follow_call(words[lockstep::at(writer_begin(words))].text, begin);
       sets_unnamed = follow_writer({words.begin() + writer_begin(words), words.end()}, declared, begin);
       // `export $(cat .env)` is as reading another script.
       const bool needs_output = text_.substr(begin, next_ - begin).find_first_of("(`") != std::string_view::npos;
@@ -202,17 +239,24 @@ class ScriptReader : public ShellWords {
         throw ShellLimit("this command sets a variable whose name is not known here; give the arguments after --");
       }
     }
-    if (words.size() == 1 && here() == '(') {
-      const std::size_t behind = text_.find_first_not_of(" \t", next_ + 1);
-      if (behind != std::string_view::npos && text_[behind] == ')') {
-        defined_ = words.front().text;
-        words.clear();
-      }
+    if (words.size() == 1 && skip_brackets()) {
+      defined_ = words.front().text;
+      return;
     }
     if (!words.empty())
       commands_.push_back({std::move(words), line(begin), sets_unnamed, is_conditional(),
                            functions_.empty() ? "" : functions_.back().name});
     if (next_ < text_.size()) end_separator(next_ > begin);
+  }
+
+  /// Those of a definition, `NAME ()`.
+  bool skip_brackets() {
+    if (here() != '(') return false;
+    const std::size_t behind = text_.find_first_not_of(" \t", next_ + 1);
+    if (behind == std::string_view::npos || text_[behind] != ')') return false;
+    next_ = behind + 1;
+    is_chained_ = false;
+    return true;
   }
 
   /// `command` and `builtin` in front of a command change nothing of what it writes.
@@ -331,6 +375,7 @@ class ScriptReader : public ShellWords {
     const bool changes = command != "export" && flags.find_first_of("iluc") != std::string::npos;
     const bool fixed = command == "readonly" || (command != "export" && flags.find('r') != std::string::npos);
     for (const std::string& name : declared) {
+      if (command != "export" && command != "readonly" && flags.find('g') == std::string::npos) note_local(name);
       if (changes) set_unknown(name, begin);
       if (changes || fixed) unfollowed_.emplace(name, begin);
     }
@@ -348,9 +393,13 @@ class ScriptReader : public ShellWords {
     }
     next_ += rest.starts_with("&&") || rest.starts_with("||") ? 2 : 1;
     if (c == '(') {
+      if (const std::string defined = std::exchange(defined_, ""); !defined.empty()) begin_function(defined, true);
       ++groups_;
     } else if (c == ')') {
       groups_ = std::max(0, groups_ - 1);
+      if (!functions_.empty() && functions_.back().is_group && functions_.back().groups == groups_ &&
+          functions_.back().depth == depth_)
+        end_function();
       is_chained_ = false;
     } else if (c == '|' || rest.starts_with("&&")) {
       is_chained_ = true;
@@ -366,7 +415,7 @@ class ScriptReader : public ShellWords {
   void read_assignment(const std::string& name, bool adds) {
     const std::size_t begin = next_;
     assigned_.emplace_back(name, begin);
-    if (functions_.empty()) note_set_behind_functions(name, begin);
+    defined_.clear();
     next_ += name.size() + (adds ? 2 : 1);
     std::vector<Word> words;
     const bool is_array = here() == '(';
@@ -447,12 +496,15 @@ class ScriptReader : public ShellWords {
 
   struct Function {
     std::string name;
-    int depth = 0;  // outside of it
-    std::size_t begin = 0;
+    int depth = 0, groups = 0;          // outside of it
+    bool is_group = false;              // its body is ( … )
+    std::set<std::string> locals;       // what it declares
+    std::set<std::string> read_before;  // in what it stands in
   };
 
   std::vector<ShellCommand> commands_;
-  std::string defined_;                                          // a function whose body begins with the next brace
+  std::string defined_;                                          // a function whose body begins with the next word
+  std::map<std::string, std::set<std::string>> writes_;          // functions, and what a call of them sets
   std::vector<Function> functions_;                              // whose bodies are being read, the innermost last
   std::map<std::string, std::set<std::string>> readers_;         // variables, and the functions that read them
   std::map<std::string, std::map<std::string, int>> set_later_;  // functions, and what is set behind them

@@ -45,6 +45,7 @@ ShellVariables::ShellVariables(const std::map<std::string, std::string>& given) 
 void ShellVariables::set(const std::string& name, std::vector<Word> words, bool is_array) {
   Variable& variable = variables_[name];
   if (variable.is_given) return;
+  written_.push_back(name);
   if (words.size() > most_shell_words) words = {unknown_word(words.front().place, name + " has too many elements")};
   variable.words = std::move(words);
   variable.is_array = is_array;
@@ -60,6 +61,7 @@ void ShellVariables::append(const std::string& name, std::vector<Word> words, bo
   // In place: a script may append ten thousand times.
   Variable& variable = found->second;
   if (variable.is_given) return;
+  written_.push_back(name);
   if (is_array || variable.is_array) {
     variable.is_array = true;
     variable.words.insert(variable.words.end(), words.begin(), words.end());
@@ -86,10 +88,28 @@ void ShellVariables::restore(const std::string& name, const State& state) {
 
 void ShellVariables::forget(const std::string& name) {
   const auto found = variables_.find(name);
-  if (found != variables_.end() && !found->second.is_given) variables_.erase(found);
+  if (found == variables_.end() || found->second.is_given) return;
+  variables_.erase(found);
+  written_.push_back(name);
+}
+
+bool ShellVariables::is_of_function(const std::string& name) const {
+  const bool digit = !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) != 0 && name != "0";
+  return !function_.empty() && (digit || name == "@" || name == "*" || name == "#");
+}
+
+bool ShellVariables::is_set(const std::string& name) const {
+  read_.insert(name);
+  return is_of_function(name) || variables_.contains(name);
 }
 
 Word ShellVariables::scalar(const std::string& name) const {
+  read_.insert(name);
+  if (is_of_function(name)) {
+    return unknown_word({}, fmt::format("${} is an argument of the function {}; give --run, which lets bash run the "
+                                        "script, or the arguments after --",
+                                        name, is_environment_name(function_) ? function_ : "that it stands in"));
+  }
   const auto found = variables_.find(name);
   if (found != variables_.end()) {
     if (found->second.words.empty()) return {};
@@ -110,6 +130,7 @@ Word ShellVariables::scalar(const std::string& name) const {
 }
 
 std::vector<Word> ShellVariables::elements(const std::string& name) const {
+  read_.insert(name);
   const auto found = variables_.find(name);
   if (found == variables_.end()) return {scalar(name)};
   for (const Word& word : found->second.words) budget_->spend(word);

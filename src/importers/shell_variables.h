@@ -4,9 +4,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/importers/words.h"
@@ -50,7 +52,15 @@ class ShellVariables {
   using State = std::optional<Variable>;
   State state(const std::string& name) const;
   void restore(const std::string& name, const State& state);
-  bool is_set(const std::string& name) const { return variables_.contains(name); }
+  bool is_set(const std::string& name) const;
+
+  /// What was read, and what was set since it was asked for the last time: the reader of a function's body asks.
+  std::set<std::string> take_read() { return std::exchange(read_, {}); }
+  std::vector<std::string> take_written() { return std::exchange(written_, {}); }
+  void add_read(const std::set<std::string>& names) { read_.insert(names.begin(), names.end()); }
+  bool was_read(const std::string& name) const { return read_.contains(name); }
+  /// In the body of a function $1, $@ and the like are its arguments, and not the script's; "" outside of all.
+  void enter_function(std::string name) { function_ = std::move(name); }
 
   /// What `${NAME}` and `${NAME[@]}` stand for; one that is not set is unresolved.
   Word scalar(const std::string& name) const;
@@ -58,7 +68,12 @@ class ShellVariables {
   ShellBudget& budget() const { return *budget_; }
 
  private:
+  bool is_of_function(const std::string& name) const;
+
   std::map<std::string, Variable> variables_;
+  std::string function_;  // whose body is being read
+  mutable std::set<std::string> read_;
+  std::vector<std::string> written_;
   std::shared_ptr<ShellBudget> budget_ = std::make_shared<ShellBudget>();
 };
 

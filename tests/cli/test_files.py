@@ -187,7 +187,7 @@ def test_files_of_other_programs_are_passed_over_and_counted(run, files):
     assert one.returncode == 0 and one.stdout.count("\n") == 1
     assert one.stderr == "lockstep: passed over 1 JSON file that is no scenario: cases/package.json\n"
     (files / "cases" / "list.json").write_text("[1, 2]")
-    assert run("check", "-q", "cases/*").stderr == "lockstep: passed over 2 JSON files that are no scenarios: cases/list.json and others\n"
+    assert run("check", "-q", "cases/*").stderr == "lockstep: passed over 2 JSON files that are no scenarios: cases/list.json and another\n"
     # Named, it is what was meant.
     assert run("check", "-q", "cases/package.json").returncode == 2
     # What has a mistake in it, or a word of a scenario, is not passed over.

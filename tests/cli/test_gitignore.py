@@ -61,7 +61,7 @@ def test_what_is_named_is_taken_and_what_is_left_out_is_told(run, files):
     shutil.copytree(files, files / "out", ignore=lambda *_: ["out"])
     (files / ".gitignore").write_text("/out/\nstuck.json\n")
     here = ["invalid.json", "right.json", "wrong.json"]
-    assert checked(run, ".") == (here, "lockstep: passed over what .gitignore names: out/ and others\n")
+    assert checked(run, ".") == (here, "lockstep: passed over what .gitignore names: out/ and another\n")
     assert checked(run, "out") == (sorted(f"out/{name}" for name in [*here, "stuck.json"]), "")  # no repository: rules of out/ alone
     (files / ".git").mkdir()
     assert checked(run, "out") == (sorted(f"out/{name}" for name in here), "lockstep: passed over what .gitignore names: out/stuck.json\n")

@@ -145,6 +145,10 @@ def test_what_stands_behind_an_exit_is_not_imported_unless_the_exit_is_condition
 def test_of_a_function_and_its_call_bash_can_tell_that_they_are_one_training(run, tmp_path):
     arguments = " ".join(ARGUMENTS)
     (tmp_path / "run.sh").write_text(f'train() {{\n  torchrun --nproc_per_node 4 pretrain_gpt.py {arguments} "$@"\n}}\ntrain {arguments}\n')
+    assert run("import", "megatron", "run.sh").returncode == 0
+    # Called twice it may be two, which only --run tells.
+    with (tmp_path / "run.sh").open("a") as script:
+        script.write(f"train {arguments}\n")
     result = run("import", "megatron", "run.sh")
     assert result.returncode == 2 and "--run, which lets bash read it, where one is a function" in " ".join(result.stderr.split()), result.stderr
 

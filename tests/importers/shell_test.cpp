@@ -34,7 +34,60 @@ std::string places_in_last_command(const std::string& text) {
   return result;
 }
 
+/// What the last `run` rests on that is set behind its function, which stands in front of a colon.
+std::string set_later(const std::string& text) {
+  Diagnostics diagnostics;
+  std::string result = "none";
+  for (const auto& command :
+       importers::read_shell(std::make_shared<const Source>(Source{"run.sh", text}), {}, diagnostics)) {
+    if (command.words.front().text != "run") continue;
+    result = command.function + ":";
+    if (command.set_later == nullptr) continue;
+    for (const auto& [name, line] : *command.set_later) result += name + "@" + std::to_string(line);
+  }
+  return result;
+}
+
 }  // namespace
+
+TEST_CASE("what a function reads and something behind it sets is told, however it sets it") {
+  const std::string start = "A=2\nstart() { run $A; }\n";
+  for (const char* sets :
+       {"A=4", "read A <<< 4", "let A=4", "((A*=2))", ": ${B:=1}; let A=4", "for A in 4; do start; done",
+        "set() { A=4; }", "main() { local A=4; start; }", "unset A", "printf -v A 4", "A=4 start"})
+    CHECK(set_later(start + sets).find("A@3") != std::string::npos);
+  CHECK(set_later("A=1\nstart() { run $((A*2)); }\nA=2") == "start:A@3");
+  CHECK(set_later("A=1\nstart() { run ${A:-3} \"${A[@]}\"; }\nA=2") == "start:A@3");
+  CHECK(set_later("A=1\nstart() ( run $A )\nA=2") == "start:A@3");
+}
+
+TEST_CASE("a function reads nothing in comments, in single quotes and of what it declares") {
+  CHECK(set_later("start() {\n  # $A names it\n  run '$A'\n}\nA=2") == "start:");
+  CHECK(set_later("start() {\n  local A=1\n  run $A\n}\nA=2") == "start:");
+  CHECK(set_later("start() {\n  local A=$A\n  run $A\n}\nA=2") == "start:A@5");
+  CHECK(set_later("start() {\n  if x; then local A=1; fi\n  run $A\n}\nA=2") == "start:A@5");
+  CHECK(set_later("start() {\n  declare -g A=1\n  run $A\n}\nA=2") == "start:A@5");
+}
+
+TEST_CASE("the body of a function is what stands behind its name, and no later one") {
+  CHECK(set_later("A=1\nlog() ( echo hi )\n{\n  run $A\n}\nA=2") == ":");
+  CHECK(set_later("A=1\nlog() if x; then echo hi; fi\n{\n  run $A\n}\nA=2") == ":");
+  CHECK(set_later("A=1\nlog()\n\n{\n  run $A\n}\nA=2") == "log:A@7");
+  CHECK(set_later("A=1\nlog() { (echo hi); { run $A; }; }\nA=2") == "log:A@3");
+}
+
+TEST_CASE("the arguments of a function are not those of the script") {
+  CHECK(last_command("start() { run ${1:-2} $1 $# \"$2\"; }") == "run|?|?|?|?");
+  CHECK(last_command("start() { run $1; }", {{"1", "x"}}) == "run|?");
+  CHECK(last_command("start() { run $1; }\nrun ${1:-2} $A", {{"A", "x"}}) == "run|2|x");
+}
+
+TEST_CASE("a call sets what its function sets") {
+  CHECK(last_command("f() { A=4; }\nA=2\nf\nrun $A") == "run|?");
+  CHECK(last_command("f() { local A=4; }\nA=2\nf\nrun $A") == "run|2");
+  CHECK(last_command("f() ( A=4 )\nA=2\nf\nrun $A") == "run|2");
+  CHECK(last_command("f() { A=4; }\ng() { f; }\nA=2\ng\nrun $A") == "run|?");
+}
 
 TEST_CASE("a word stands at its own characters, and what a variable holds where it was written") {
   CHECK(places_in_last_command("run one 'b c' $X\n") == "run|one|b c|$X");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How values are read and written that a configuration may spell in several ways, and what stands in for missing ones.
+#include <algorithm>
 #include <string>
 
 #include "lockstep/importer.h"
@@ -143,11 +144,59 @@ TEST_CASE("a key that DeepSpeed does not know in its sections is refused, or lef
       "fp16.opt_level: DeepSpeed 0.19.8 refuses this key: it knows none of that name in fp16; --ignore-unknown judges "
       "the rest without it\n"
       "fp16.loss_scal: DeepSpeed 0.19.8 refuses this key: it knows none of that name in fp16; did you mean "
-      "\"loss_scale\"?; --ignore-unknown judges the rest without it\n");
+      "\"loss_scale\"? --ignore-unknown judges the rest without it\n");
   request.ignore_unknown = true;
   const Imported imported = import_configuration(request);
   CHECK(imported.unknown == std::vector<std::string>{"fp16.opt_level", "fp16.loss_scal"});
   CHECK(imported.assumed.size() >= 2);
+}
+
+TEST_CASE("a key that DeepSpeed does not know in a section of a section is refused as well") {
+  const auto told = [](const std::string& zero) {
+    return messages(request_of_file("deepspeed", "ds.json", R"({ "train_batch_size": 8, )" + zero + " }"));
+  };
+  const std::string refused = "DeepSpeed 0.19.8 refuses this key: it knows none of that name in ";
+  for (const auto& [text, section] :
+       {std::pair(R"("zero_optimization": { "stage": 2, "offload_optimizer": { "device": "cpu", "pin": true } })",
+                  "zero_optimization.offload_optimizer"),
+        std::pair(R"("zero_optimization": { "stage": 3, "offload_param": { "buffer_siz": 1 } })",
+                  "zero_optimization.offload_param"),
+        std::pair(R"("zero_optimization": { "stage": 2, "cpu_offload_params": true })", "zero_optimization"),
+        std::pair(R"("tensor_parallel": { "foo": 1 })", "tensor_parallel"),
+        std::pair(R"("compile": { "foo": 1 })", "compile")})
+    CHECK(told(text).find(refused + section) != std::string::npos);
+  // In the words of DeepSpeed as well: stage3_… are second names.
+  CHECK(told(R"("zero_optimization": { "stage": 3, "offload_optimizer": { "device": "cpu", "pin_memory": true },
+    "stage3_max_live_parameters": 1, "max_live_parameters": 1, "offload_param": { "device": "none" } })")
+            .empty());
+}
+
+TEST_CASE("with --micro-batches nothing is said of a batch that a DeepSpeed file leaves open") {
+  ImportRequest request = request_of_file("deepspeed", "ds.json", R"({ "train_batch_size": "auto" })");
+  const auto told = [&] {
+    const std::vector<std::string> assumed = import_configuration(request).assumed;
+    return std::ranges::any_of(assumed, [](const std::string& one) { return one.starts_with("One micro-batch"); });
+  };
+  CHECK(told());
+  request.micro_batches = 4;
+  CHECK_FALSE(told());
+}
+
+TEST_CASE("accelerate takes auto for what DeepSpeed's user leaves to the script") {
+  const auto accelerate = [](const std::string& key) {
+    return request_of_file(
+        "accelerate", "one.yaml",
+        "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 2\n  " + key + "\n");
+  };
+  if (!is_readable("one.yaml")) return;
+  ImportRequest request = accelerate("gradient_accumulation_steps: auto\n  gradient_clipping: auto");
+  const Imported imported = import_configuration(request);
+  CHECK(std::ranges::count(imported.assumed,
+                           "One micro-batch: gradient_accumulation_steps is auto, which the script may say; give "
+                           "--micro-batches N.") == 1);
+  request.micro_batches = 3;
+  CHECK(text_in(request, "batch", "micro_batches") == "3");
+  CHECK(messages(accelerate("zero_stage: auto")) != "");
 }
 
 TEST_CASE("a GPT-NeoX file that says its batch in full says how many ranks there are") {
@@ -162,7 +211,14 @@ TEST_CASE("a GPT-NeoX file that says its batch in full says how many ranks there
   CHECK(text_in(neox("train_batch_size: 32\ngradient_accumulation_steps: 2\n"), "layout", "dp") == "4");
   CHECK(import_configuration(neox("train_batch_size: 32\ngradient_accumulation_steps: 2\n")).assumed.front() ==
         "16 ranks: train_batch_size 32 / (train_micro_batch_size_per_gpu 4 × gradient_accumulation_steps 2) is "
-        "data-parallel size 4, times model 2 × pipe 2; --world-size says otherwise.");
+        "data-parallel size 4, times model 2 × pipe 2.");
+  ImportRequest counted = neox("train_batch_size: 32\ngradient_accumulation_steps: 2\n");
+  counted.micro_batches = 6;
+  CHECK(told_of(counted, "train_batch_size") == "the number of ranks alone: --micro-batches is given");
+  CHECK(messages(neox("train_batch_size: 32\ngradient_accumulation_steps: 2\nnum_nodes: 2\nnum_gpus: 4\n"))
+            .find("num_nodes 2 × num_gpus 4 are 8 ranks, and train_batch_size 32") != std::string::npos);
+  CHECK(text_in(neox("train_batch_size: 32\ngradient_accumulation_steps: 2\nnum_nodes: 2\nnum_gpus: 8\n"), "layout",
+                "dp") == "4");
   // Without the accumulation the ranks may be fewer, and steps more.
   CHECK(messages(neox("train_batch_size: 32\n")).find("the number of ranks is not known") != std::string::npos);
   CHECK(messages(neox("train_batch_size: 30\ngradient_accumulation_steps: 2\n"))
