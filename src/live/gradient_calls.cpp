@@ -32,12 +32,20 @@ struct Instance {
   bool same(const Instance& other) const { return pass == other.pass && call.same_kind(other.call); }
 };
 
-/// Whether two ranks' calls differ in what multiplies gradients, and in no collective.
-bool is_scaling_alone(std::vector<Instance> own, std::vector<Instance> other) {
-  for (std::vector<Instance>* one : {&own, &other})
-    std::erase_if(*one, [](const Instance& instance) { return instance.call.op == "scale"; });
+void leave_out_scales(std::vector<Instance>& calls) {
+  std::erase_if(calls, [](const Instance& instance) { return instance.call.scales(); });
+}
+
+bool are_same(const std::vector<Instance>& own, const std::vector<Instance>& other) {
   return std::equal(own.begin(), own.end(), other.begin(), other.end(),
                     [](const Instance& a, const Instance& b) { return a.same(b); });
+}
+
+/// Whether two ranks' calls differ in what multiplies gradients, and in no collective.
+bool is_scaling_alone(std::vector<Instance> own, std::vector<Instance> other) {
+  leave_out_scales(own);
+  leave_out_scales(other);
+  return are_same(own, other);
 }
 
 class CallFinder {
@@ -66,18 +74,24 @@ class CallFinder {
           std::vector<Instance>& same = known[{parameter, step}];
           if (is_new) {
             same = instances;
-          } else if (!std::equal(same.begin(), same.end(), instances.begin(), instances.end(),
-                                 [](const Instance& a, const Instance& b) { return a.same(b); })) {
-            const bool scales = is_scaling_alone(same, instances);
-            refuse(
-                fmt::format("{}: in optimizer step {}, rank {} {} than rank {}, and no step of a schedule says that.",
-                            run_.folder, step, rank.header.rank,
-                            (scales ? "multiplies the gradient of " : "calls other collectives for the gradient of ") +
-                                name(parameter) + (scales ? " otherwise" : ""),
-                            first->second));
+          } else if (!are_same(same, instances)) {
+            // A rank whose gradient of a parameter is not its own, as zeros in its place, does not scale that.
+            if (is_scaling_alone(same, instances)) {
+              scaled_apart_.insert(parameter);
+              continue;
+            }
+            refuse(fmt::format(
+                "{}: in optimizer step {}, rank {} calls other collectives for the gradient of {} than rank {}, and no "
+                "step of a schedule says that.",
+                run_.folder, step, rank.header.rank, name(parameter), first->second));
           }
         }
       }
+    }
+    for (const int parameter : scaled_apart_) {
+      for (const int step : steps_) leave_out_scales(known[{parameter, step}]);
+      auto& entry = left_out_["ranks multiply it by different numbers, or not all of them do"];
+      if (entry.second++ == 0) entry.first = "scale of " + name(parameter);
     }
     result_.of_parameter.resize(run_.parameters.size());
     for (std::size_t i = 0; i < run_.parameters.size(); ++i) join(static_cast<int>(i), known);
@@ -377,6 +391,7 @@ class CallFinder {
   std::map<std::vector<int>, Place> place_of_group_;
   std::map<std::vector<int>, std::vector<std::set<int>>> carried_;  // by group, in the order of its calls
   std::map<std::string, std::pair<std::string, int>> left_out_;     // by why: the first call, and how many
+  std::set<int> scaled_apart_;  // parameters that ranks multiply by different numbers
   GradientCalls result_;
 };
 

@@ -417,7 +417,7 @@ def test_the_batch_system_sets_what_the_lines_for_it_say(run, script):
     text += "torchrun --nnodes $SLURM_NNODES --nproc_per_node ${SLURM_GPUS_PER_NODE:?} pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
     done = run("import", "megatron", "--run", script(text))
     assert layout(done) == {"dp": 8}
-    assert "Its #SBATCH lines say SLURM_GPUS_PER_NODE 4, SLURM_NNODES 2; --set says otherwise.\n" in done.stderr
+    assert "Its #SBATCH lines say SLURM_NNODES 2, SLURM_GPUS_PER_NODE 4; --set says otherwise.\n" in done.stderr
     done = run("import", "megatron", "--run", script(text), "--set", "SLURM_NNODES=4")
     assert layout(done) == {"dp": 16} and "lines say SLURM_GPUS_PER_NODE 4; --set" in done.stderr
 
@@ -427,10 +427,10 @@ def test_the_batch_system_reads_its_lines_as_sbatch_does(run, script):
     # The last of two counts, what is commented out does not, nor what stands behind the first command.
     lines = "#!/bin/bash\n##SBATCH --nodes=8\n#SBATCH --nodes=2\n\n# One node more.\n#SBATCH -N 4 # of this partition\n"
     lines += "#SBATCH --tasks-per-node 8\n#SBATCH --gres=gpu:a100:8,nvme\nset -e\n#SBATCH --nodes=16\n"
-    text = lines + "srun python pretrain_gpt.py --num-layers 2 %s --global-batch-size $((${SLURM_NTASKS:-4} * 4))\n" % ARGUMENTS
+    text = lines + "srun python pretrain_gpt.py --num-layers 2 %s --global-batch-size ${SLURM_NTASKS:-4}\n" % ARGUMENTS
     for options in ([], ["--run"]):
         done = run("import", "megatron", *options, script(text))
-        assert layout(done) == {"dp": 32} and json.loads(done.stdout)["batch"]["micro_batches"] == 4
+        assert layout(done) == {"dp": 32} and json.loads(done.stdout)["batch"]["micro_batches"] == 1
     counted = "torchrun --nnodes 2 --nproc_per_node $(echo $CUDA_VISIBLE_DEVICES | tr , '\\n' | wc -l) pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
     assert layout(run("import", "megatron", "--run", script(lines + counted))) == {"dp": 16}
     done = run("import", "megatron", "--run", script(counted))
@@ -439,8 +439,8 @@ def test_the_batch_system_reads_its_lines_as_sbatch_does(run, script):
     asked = "#SBATCH --gres=gpu:4\n" + counted.replace("echo $CUDA_VISIBLE_DEVICES | tr , '\\n'", "nvidia-smi -L")
     done = run("import", "megatron", "--run", script(asked))
     assert layout(done) == {"dp": 8} and "was told of 4; --world-size" in done.stderr
-    nodes = "NODES=($(scontrol show hostnames))\ntorchrun --nnodes ${#NODES[@]} --nproc_per_node 8 pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
-    assert layout(run("import", "megatron", "--run", script("#SBATCH --nodes=2\n" + nodes))) == {"dp": 16}
+    nodes = "NODES=($(scontrol show hostnames))\ntorchrun --nnodes ${#NODES[@]} --nproc_per_node 4 pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
+    assert layout(run("import", "megatron", "--run", script("#SBATCH --nodes=2\n" + nodes))) == {"dp": 8}
     done = run("import", "megatron", "--run", script(nodes))
-    assert layout(done) == {"dp": 8} and "names of its nodes, and was told of one; --set SLURM_NNODES=N gives others.\n" in done.stderr
-    assert layout(run("import", "megatron", "--run", script(nodes), "--set", "SLURM_NNODES=4")) == {"dp": 32}
+    assert layout(done) == {"dp": 4} and "names of its nodes, and was told of one; --set SLURM_NNODES=N gives others.\n" in done.stderr
+    assert layout(run("import", "megatron", "--run", script(nodes), "--set", "SLURM_NNODES=4")) == {"dp": 16}

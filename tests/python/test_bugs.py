@@ -46,12 +46,14 @@ SHORT = [case for case in ROWS if CASES[case][0] == "torch"]
 RECORDED = [case for case in ROWS if not CASES[case][2] and case not in NOT_A_SCHEDULE]
 # What no collective shows and the coefficients do, beside DDP's division.
 UNSEEN = {"ddp-hook": ["multiplied with 1/2"], "ddp-last": ["cleared between the micro-batches"],
-          "ddp-not-zeroed": ["not cleared after an optimizer step"], "plain-divisor": ["multiplied with 1/4"],
+          "ddp-not-zeroed": ["not cleared after an optimizer step"],
           "hsdp-divided-twice": ["multiplied with 1/4"],
           "zero-predivided": ["multiplied with 1/4"], "zero-last": ["cleared between the micro-batches"],
           "zero-not-zeroed": ["not cleared after an optimizer step"], "ulysses-local-mean": ["multiplied with 1/2"],
-          "fsdp-tp-words-kept": ["not cleared after an optimizer step"], "fsdp-tp-words-halved": ["multiplied with 1/2"],
+          "fsdp-tp-words-kept": ["not cleared after an optimizer step"],
           "zero-groups-right": ["it takes a part of the gradients to its owner"]}
+# What the capture saw the script multiply gradients by: steps of the schedule.
+SCALED = {"plain-divisor": "1/4", "fsdp-tp-words-halved": "1/2"}
 
 
 def runs(folder, package):
@@ -130,6 +132,9 @@ def test_check_predicts_the_same_for_the_recorded_schedule(folders, tmp_path, ca
     recorded = predicts_what_was_measured(folders(CASES[case][0]) / case, tmp_path, right=case.endswith("right"))
     for sentence in UNSEEN.get(case, []):
         assert sentence in recorded.stderr
+    if case in SCALED:
+        steps = json.loads((tmp_path / "scenario.json").read_text())["schedule"]["steps"]
+        assert SCALED[case] in {step.get("by") for step in steps if step["op"] == "scale"} and "multiplied with" not in recorded.stderr
 
 
 def test_parts_of_another_parameter_are_said_to_be_no_contribution_on_every_rank(folders):
