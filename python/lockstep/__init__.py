@@ -44,7 +44,7 @@ def capture(model, optimizer=None, mesh=None, out="run", loss=None, data_axes=No
     loss: what each backward is the gradient of: "local_mean" (of the rank's part of the batch, divided for the micro-batches), "sum",
           "token_mean" (of each micro-batch alone), "token_sum"; None: not known.
     data_axes: the mesh's axes along which ranks see different tokens; by their names where not given.
-    sums, seed: of the sketches (docs/sketch.md); sums: 64 on one or two ranks and 128 on more where not given.
+    sums, seed: of the sketches (docs/sketch.md); sums: 64 on two ranks and 128 on others where not given.
     collectives: whether to record the sequence of collectives.
     report: whether rank 0 says at the end, on standard error, how long and how large it was.
     overwrite: whether files of another run in that folder are replaced.

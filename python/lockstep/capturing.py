@@ -35,8 +35,9 @@ from lockstep.versions import version
 
 def sums_for(world):
     """How many sums a sketch has where nobody says it: many times the ranks, for each of their micro-batches is an unknown. With 64 for 4 ranks and 4
-    micro-batches, a factor on what one rank contributes in bfloat16 is found from 1/32 on, with 128 from 1/64 on."""
-    return 64 if world <= 2 else 128
+    micro-batches, a factor on what one rank contributes in bfloat16 is found from 1/32 on, with 128 from 1/64 on. One rank has as many as most, for it may
+    be a reference."""
+    return 64 if world == 2 else 128
 
 
 class Run:

@@ -265,7 +265,7 @@ std::vector<ReferencedParameter> compare_with_reference(const ComparedStep& comp
   std::vector<double> sizes(truths.size());
   numeric::parallel_for(truths.size(), threads, [&](std::size_t i) {
     Added& truth = truths[i];
-    truth.sum.resize(at(run.header.sums));
+    truth.sum.resize(at(compared.run.header.sums));
     truth.sampled = run.parameters[i].declared.sampled;
     truth.add(gather_columns(run, reference.files(), expected, compared.step, tensors[i]));
     if (!expected.unknown().empty()) truth.missing = expected.unknown();

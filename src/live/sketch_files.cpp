@@ -25,6 +25,16 @@ constexpr const char* expected_tensors = "expected a tensor \"sketches\", alone 
   throw InputError({Diagnostic{{}, fmt::format("{}: {}", file.path(), sentence)}});
 }
 
+/// The sketch with `sums` sums of the same gradient. An element's sum is 64 b + r, with r whatever the number of sums
+/// is, and b a number below one in so many parts (docs/sketch.md): in q times fewer parts it is b / q.
+std::vector<double> folded(const std::vector<double>& values, std::size_t sums) {
+  constexpr std::size_t block = 64;
+  const std::size_t into_one = values.size() / sums;
+  std::vector<double> result(sums);
+  for (std::size_t i = 0; i < values.size(); ++i) result[i / block / into_one * block + i % block] += values[i];
+  return result;
+}
+
 }  // namespace
 
 std::shared_ptr<const SketchFiles::Open> SketchFiles::open(int rank, int step) {
@@ -96,6 +106,7 @@ std::optional<std::vector<double>> SketchFiles::row(const SketchedTensor& tensor
   if (tensor.loss_scale != 1) {
     for (double& value : values) value /= tensor.loss_scale;
   }
+  if (sums_ < sums) values = folded(values, sums_);
   return values;
 }
 

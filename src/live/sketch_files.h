@@ -17,7 +17,9 @@ namespace lockstep::live {
 /// The sketches of a run, read where they are asked for. May be used from several threads at once.
 class SketchFiles {
  public:
-  explicit SketchFiles(const CapturedRun& run) : run_(run) {}
+  /// `sums`: to which rows are made shorter, a part of what the run has; 0: they stay as they are.
+  explicit SketchFiles(const CapturedRun& run, int sums = 0)
+      : run_(run), sums_(static_cast<std::size_t>(sums == 0 ? run.header.sums : sums)) {}
 
   /// The sums of a tensor's gradient, without the loss scale, from the rank's file of the step. Nothing where the file
   /// is missing, which missing() then names. Throws InputError where the file is not valid or has no such row.
@@ -37,6 +39,7 @@ class SketchFiles {
   std::shared_ptr<const Open> open(int rank, int step);
 
   const CapturedRun& run_;
+  std::size_t sums_;
   mutable std::mutex mutex_;
   std::map<std::pair<int, int>, std::shared_ptr<const Open>> files_;  // by step and rank
   std::set<std::pair<int, int>> missing_;

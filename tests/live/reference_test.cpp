@@ -294,10 +294,23 @@ TEST_CASE("losses, tokens, steps and names that do not fit are told") {
   CHECK_FALSE(result.reference->step);
 }
 
+TEST_CASE("a reference with a multiple of the sums is as good as one with as many") {
+  for (const int sums : {128, 256, 384}) {
+    Pair both = pair();
+    both.single.sums = sums;
+    CHECK(both.verified().verdict() == PieceVerdict::right);
+    both.scale = 2;
+    const VerifyResult result = both.verified();
+    CHECK(result.verdict() != PieceVerdict::right);
+    CHECK_FALSE(result.findings.empty());
+  }
+}
+
 TEST_CASE("a reference that cannot be one is refused") {
   Pair both = pair();
   both.single.sums = 64;
   CHECK(error_of(both).find("its \"sums\" is 64, and that of") != std::string::npos);
+  CHECK(error_of(both).find("so capture it anew with sums=128") != std::string::npos);
   both = pair();
   both.single.mesh = {{"dp", 2}};
   CHECK(error_of(both).find("the run has 2 ranks; expected a reference on one") != std::string::npos);

@@ -8,6 +8,7 @@ import glob
 import json
 import math
 import os
+import struct
 
 from lockstep.extracting.merging import Mesh
 from lockstep.extracting.placements import Conflict, PARTS, SHARES, TOLD, WHOLE, names_of, pattern
