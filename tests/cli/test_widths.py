@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(os.environ.get("LOCKSTEP_SOURCE_DIR") or Path(__file__).resolve().parents[2])
 WIDEST = 120
-# Of the corpus each third file is explained and compared, and of 16 and 64 ranks one edit in three is tried: all of it in tools/nightly.
-ONE_IN = 1 if os.environ.get("LOCKSTEP_NIGHTLY") else 3
+# Of the corpus each sixth file is explained and compared, and of 16 and 64 ranks one edit of five is tried: all of it in tools/nightly.
+ONE_IN = 1 if os.environ.get("LOCKSTEP_NIGHTLY") else 6
 FORMULA = re.compile(r"\bg\d+\b|\bsum\(g")
 
 
