@@ -61,7 +61,7 @@ std::vector<Diagnostic> hints(const ScriptRun& run, const ImportRequest& request
   std::string texts = run.source->text;  // what one of them sets, the others read
   for (const std::string& text : run.sourced) texts += "\n" + text;
   std::vector<std::string> set = request.variables;
-  for (const auto& [name, value] : run.batch) set.push_back(name + "=" + value);
+  for (const auto& [name, value] : run.batch) set.push_back(fmt::format("{}={}", name, value));
   const std::vector<std::string> unset = unset_variables(texts, set);
   const std::string advice =
       unset.empty() ? "what it takes from its environment is given with --set NAME=VALUE"
