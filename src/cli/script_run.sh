@@ -134,9 +134,11 @@ shift
 ulimit -t 10 -f 8192 -v 2000000
 BASH_ENV=/usr/bin/.start bash "$@"
 status=$?
+# This process, and bubblewrap's own, which is the first where there is one.
+processes=$((1 + ($$ != 1)))
 for ((i = 0; i < 100; ++i)); do
   set -- /proc/[0-9]*
-  (($# > 1)) || break
+  (($# > processes)) || break
   .sleep 0.02
 done
 exit "$status"
