@@ -24,6 +24,7 @@ std::map<std::string, std::string> options_of(const std::string& script) {
     std::istringstream words(line.substr(mark.size()));
     std::string waiting;  // an option whose value is the next word
     for (std::string word; words >> word && !word.starts_with('#');) {
+      std::erase_if(word, [](char c) { return c == '"' || c == '\''; });
       if (!waiting.empty() && !word.starts_with('-')) {
         options[waiting] = word;
         waiting.clear();

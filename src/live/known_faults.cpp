@@ -98,7 +98,7 @@ class KnownFaults {
     }
     const int step = wrong_.front()->step;
     if (const CapturedCollective* call = carrying(any_step, wrong_.front()->parameter))
-      return StepAtFault{step_of(*call),
+      return StepAtFault{recorded_step(run_, *call),
                          fmt::format("carries the gradients of {} in optimizer step {}, and nothing does in step {}, "
                                      "where the optimizer gets none",
                                      names(), call->step, step),
@@ -108,11 +108,6 @@ class KnownFaults {
                                    "optimizer gets none",
                                    names()),
                        {}};
-  }
-
-  std::string step_of(const CapturedCollective& call) const {
-    const std::string site = site_of(call.call);
-    return fmt::format("{}_{}{}", fmt::join(axes_of(run_, call.group), "_"), call.op, site.empty() ? "" : "/" + site);
   }
 
   /// What one rank multiplies by and another does not, each as they call it.

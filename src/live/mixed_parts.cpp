@@ -2,7 +2,6 @@
 #include "src/live/mixed_parts.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -58,12 +57,6 @@ class MixedParts {
       if (const auto own = found->second.find(rank); own != found->second.end()) return own->second;
     }
     return nullptr;
-  }
-
-  /// "tp_all_reduce/train.py:9", as recorded schedules call it.
-  std::string step_of(const CapturedCollective& call) const {
-    const std::string site = site_of(call.call);
-    return fmt::format("{}_{}{}", fmt::join(axes_of(run_, call.group), "_"), call.op, site.empty() ? "" : "/" + site);
   }
 
  private:
@@ -122,7 +115,7 @@ MixedFaults tell_mixed_parts(const CapturedRun& run, std::vector<PieceFinding>& 
     if (is_open(one))
       set_wrong(one, Mistake::leftover,
                 fmt::format("the {}{} {}", call->op, call->call.empty() ? "" : " at " + call->call, mixed_words));
-    auto& [parameters, ranks] = steps[mixed.step_of(*call)];
+    auto& [parameters, ranks] = steps[recorded_step(run, *call)];
     if (parameters.empty()) ranks = call->group;
     parameters.insert(one.piece.parameter);
   }

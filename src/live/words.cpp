@@ -2,6 +2,7 @@
 #include "src/live/words.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -53,6 +54,11 @@ std::vector<std::string> axes_of(const CapturedRun& run, const std::vector<int>&
     if (coordinates.size() > 1) axes.push_back(run.header.axes[axis]);
   }
   return axes;
+}
+
+std::string recorded_step(const CapturedRun& run, const CapturedCollective& call) {
+  const std::string site = site_of(call.call);
+  return fmt::format("{}_{}{}", fmt::join(axes_of(run, call.group), "_"), call.op, site.empty() ? "" : "/" + site);
 }
 
 std::string piece_words(const std::vector<Interval>& piece) {

@@ -18,6 +18,8 @@ std::string rank_words(const std::vector<int>& ranks);
 std::string site_of(const std::string& call);
 /// The axes of the mesh along which these ranks differ.
 std::vector<std::string> axes_of(const CapturedRun& run, const std::vector<int>& ranks);
+/// "tp_all_reduce/train.py:9", as recorded schedules call the step of a collective.
+std::string recorded_step(const CapturedRun& run, const CapturedCollective& call);
 /// "[0, 8) × [0, 16)".
 std::string piece_words(const std::vector<Interval>& piece);
 /// "12 %", "0.04 %".

@@ -425,7 +425,7 @@ def test_the_batch_system_sets_what_the_lines_for_it_say(run, script):
 @needs_sandbox
 def test_the_batch_system_reads_its_lines_as_sbatch_does(run, script):
     # The last of two counts, what is commented out does not, nor what stands behind the first command.
-    lines = "#!/bin/bash\n##SBATCH --nodes=8\n#SBATCH --nodes=2\n\n# One node more.\n#SBATCH -N 4 # of this partition\n"
+    lines = "#!/bin/bash\n##SBATCH --nodes=8\n#SBATCH --nodes=2\n\n# One node more.\n#SBATCH -N \"4\" # of this partition\n"
     lines += "#SBATCH --tasks-per-node 8\n#SBATCH --gres=gpu:a100:8,nvme\nset -e\n#SBATCH --nodes=16\n"
     text = lines + "srun python pretrain_gpt.py --num-layers 2 %s --global-batch-size ${SLURM_NTASKS:-4}\n" % ARGUMENTS
     for options in ([], ["--run"]):
