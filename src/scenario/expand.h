@@ -12,6 +12,7 @@
 #include "src/scenario/edits.h"
 #include "src/scenario/named_file.h"
 #include "src/scenario/reading.h"
+#include "src/scenario/selector_matches.h"
 
 namespace lockstep::scenario {
 
@@ -54,8 +55,8 @@ class Framework {
   void note_absence(const std::vector<WrittenEdit>& edits, Reading& reading) const;
   /// `value`, something that the scenario wrote, with the options in its expressions replaced.
   Json with_options(const Json& value, Reading& reading) const;
-  /// Without what selects nothing in this model on any rank.
-  Json without_unmatched(const Json& steps, const Model& model, Reading& reading);
+  /// Without what selects nothing in the model of `matches` on any rank.
+  Json without_unmatched(const Json& steps, SelectorMatches& matches, Reading& reading);
   /// Name of the buffer that the optimizer reads, if the file names one.
   const Json* result() const { return file_.document.find("result"); }
   /// Steps of the file that are not in the schedule, with the reason: for messages about edits.

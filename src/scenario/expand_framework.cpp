@@ -222,8 +222,7 @@ Json Framework::with_options(const Json& value, Reading& reading) const {
   return with_values(value, values);
 }
 
-Json Framework::without_unmatched(const Json& steps, const Model& model, Reading& reading) {
-  SelectorMatches matches(model);
+Json Framework::without_unmatched(const Json& steps, SelectorMatches& matches, Reading& reading) {
   std::vector<Json> list;
   // Items that fit nothing change nothing, but a plain step must not have them.
   const auto fitting = [&](const Json& selectors) {
@@ -260,7 +259,7 @@ Json Framework::without_unmatched(const Json& steps, const Model& model, Reading
       changed.set("separate", fitting(*separate));
       step.set("geometry", changed);
     }
-    if (const Json* body = step.find("steps")) step.set("steps", without_unmatched(*body, model, reading));
+    if (const Json* body = step.find("steps")) step.set("steps", without_unmatched(*body, matches, reading));
     list.push_back(step);
   }
   return without_idle_waits(Json::array(std::move(list), steps.place()), absent_);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -254,9 +255,11 @@ class ScenarioReader {
   /// Plain steps after all edits, or null where there are none to speak of.
   Json read_schedule_part() {
     Json steps = written_steps_;
+    std::optional<scenario::SelectorMatches> matches;
+    if (model_) matches.emplace(*model_);
     if (framework_) {
       steps = reading_.layout_known ? framework_->steps(reading_) : Json();
-      if (!steps.is_null() && model_) steps = framework_->without_unmatched(steps, *model_, reading_);
+      if (!steps.is_null() && matches) steps = framework_->without_unmatched(steps, *matches, reading_);
     }
     if (steps.is_null()) return {};
     static const std::map<std::string, std::string> none;
@@ -275,10 +278,7 @@ class ScenarioReader {
       framework_->note_absence(edits_, reading_);
     names_ = scenario::check_step_names(steps, reading_);
     steps_ = scenario::read_steps(steps, reading_);
-    if (model_) {
-      scenario::SelectorMatches matches(*model_);
-      scenario::check_step_selectors(steps, matches, reading_);
-    }
+    if (matches) scenario::check_step_selectors(steps, *matches, reading_);
     if (framework_ && framework_->result() != nullptr && framework_->result()->is_string())
       result_ = framework_->result()->text();
     if (written_result_.is_string()) result_ = written_result_.text();

@@ -10,6 +10,7 @@
 namespace lockstep::scenario {
 
 SelectorMatches::SelectorMatches(const Model& model) : model_(&model) {
+  names_.reserve(model.parameters().size());
   for (const Parameter& parameter : model.parameters()) names_.insert(parameter.name);
 }
 

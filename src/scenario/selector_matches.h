@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -10,7 +11,7 @@
 
 namespace lockstep::scenario {
 
-/// Which selectors choose anything in a model, on any rank. Remembers its answers.
+/// Which selectors choose anything in a model, on any rank, which must outlive it. Remembers its answers.
 class SelectorMatches {
  public:
   explicit SelectorMatches(const Model& model);
@@ -25,7 +26,7 @@ class SelectorMatches {
  private:
   bool find_fit(const std::string& item) const;
   const Model* model_;
-  std::unordered_set<std::string> names_;  // of parameters
+  std::unordered_set<std::string_view> names_;  // of parameters; the model's own texts
   std::map<std::string, bool> known_;
 };
 

@@ -52,14 +52,27 @@ std::set<std::string> varying_kinds(const std::vector<std::shared_ptr<const Sche
   return varying;
 }
 
-void require_all_or_none(const Step& step, const std::vector<std::string>& items, const Model& model,
-                         const std::set<std::string>& kinds) {
+/// A parameter of a kind of which not every schedule has the same.
+struct Varying {
+  const Parameter* parameter;
+  std::string kind;
+};
+
+std::vector<Varying> varying_of(const Model& model, const std::set<std::string>& kinds) {
+  std::vector<Varying> result;
+  for (const Parameter& parameter : model.parameters()) {
+    std::string kind = without_numbers(parameter.name);
+    if (kinds.contains(kind)) result.push_back({&parameter, std::move(kind)});
+  }
+  return result;
+}
+
+void require_all_or_none(const Step& step, const std::vector<std::string>& items,
+                         const std::vector<Varying>& parameters) {
   const schedule::SelectorList selectors(items);
   std::map<std::string, bool> chosen;
-  for (const Parameter& parameter : model.parameters()) {
-    const std::string kind = without_numbers(parameter.name);
-    if (!kinds.contains(kind)) continue;
-    const bool chooses = selectors.chooses(parameter, parameter.numel());
+  for (const auto& [parameter, kind] : parameters) {
+    const bool chooses = selectors.chooses(*parameter, parameter->numel());
     if (chosen.try_emplace(kind, chooses).first->second == chooses) continue;
     throw OutOfReach(step.name, fmt::format("it chooses some of the parameters \"{}\", and how many of them there are "
                                             "depends on sizes that are open",
@@ -67,11 +80,11 @@ void require_all_or_none(const Step& step, const std::vector<std::string>& items
   }
 }
 
-void require_all_or_none(const std::vector<Step>& steps, const Model& model, const std::set<std::string>& kinds) {
+void require_all_or_none(const std::vector<Step>& steps, const std::vector<Varying>& parameters) {
   for (const Step& step : steps) {
-    if (!step.params.items().empty()) require_all_or_none(step, step.params.items(), model, kinds);
-    if (step.geometry->separate) require_all_or_none(step, step.geometry->separate->items(), model, kinds);
-    require_all_or_none(step.steps, model, kinds);
+    if (!step.params.items().empty()) require_all_or_none(step, step.params.items(), parameters);
+    if (step.geometry->separate) require_all_or_none(step, step.geometry->separate->items(), parameters);
+    require_all_or_none(step.steps, parameters);
   }
 }
 
@@ -83,7 +96,7 @@ void NamesSeen::require_all() const {
   if (schedules_.size() < 2) return;
   const std::set<std::string> varying = varying_kinds(schedules_);
   if (varying.empty()) return;
-  for (const auto& schedule : schedules_) require_all_or_none(schedule->steps, schedule->model, varying);
+  for (const auto& schedule : schedules_) require_all_or_none(schedule->steps, varying_of(schedule->model, varying));
 }
 
 }  // namespace lockstep::parametric
