@@ -150,7 +150,7 @@ std::optional<SizeRange> Layouts::range_of(const std::string& name, const std::m
   }
   if (*axis == Axis::etp && expert_) return of_axis(Axis::tp);
   if (*axis == Axis::ep && !expert_) return always(same_.ep, file_layout_.ep);
-  if (*axis == Axis::dp_replicate && !expert_) return always(same_.dp_replicate, file_layout_.dp_replicate);
+  if (*axis == Axis::dp_replicate) return always(same_.dp_replicate, file_layout_.dp_replicate);
   return std::nullopt;
 }
 
