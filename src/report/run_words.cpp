@@ -48,7 +48,8 @@ std::string RunWords::counts() const {
   const auto sampled = std::count_if(compared_.begin(), compared_.end(),
                                      [&](int parameter) { return result_.parameters[at(parameter)].sampled; });
   std::string text = fmt::format(
-      "{}, {} compared{}: {} right", counted(compared_.size(), "parameter"), counted(result_.pieces.size(), "result"),
+      "{}, {} compared{}: {} right", counted(compared_.size(), "parameter"),
+      counted(result_.pieces.size(), "distinct result"),
       sampled > 0 ? fmt::format(", {} of the parameters in one of {} elements", sampled, result_.one_of) : "", right);
   if (wrong > 0) text += fmt::format(", {} wrong", wrong);
   if (undecided > 0) text += fmt::format(", {} undecided", undecided);

@@ -24,7 +24,7 @@ class RunWords {
 
   /// "dp 2 = 2 ranks, 1 optimizer step, 2 micro-batches, loss local_mean, ddp".
   std::string layout() const;
-  /// "3 parameters, 3 results compared: 2 right, 1 wrong".
+  /// "3 parameters, 3 distinct results compared: 2 right, 1 wrong": what several ranks get alike counts once.
   std::string counts() const;
   /// What a run that is right without a reference does not say; "" else.
   std::string not_checked() const;

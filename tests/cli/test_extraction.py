@@ -35,7 +35,7 @@ def test_a_right_step_is_a_match(run, tmp_path):
     assert formulas(report) == {("bias", None, (0, 1)): "(g0+g1)/2", ("weight", None, (0, 1)): "(g0+g1)/2"}
     finished = run("check", "step.json")
     assert finished.returncode == 0 and finished.stdout.startswith("match  step.json\n")
-    assert "2 parameters, 2 results compared: 2 right" in finished.stdout
+    assert "2 parameters, 2 distinct results compared: 2 right" in finished.stdout
     assert "each rank's own loss and backward were not checked\n" in finished.stdout
 
 

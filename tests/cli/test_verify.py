@@ -37,7 +37,7 @@ def test_a_right_run_is_a_match(run, runs):
     finished = run("verify", str(runs / "right"))
     assert finished.returncode == 0
     assert finished.stdout.startswith("match  ")
-    assert "3 parameters, 3 results compared: 3 right" in finished.stdout
+    assert "3 parameters, 3 distinct results compared: 3 right" in finished.stdout
     status, result = result_of(run, runs, "right")
     assert status == 0 and result["verdict"] == "match" and result["complete"] is True
     assert {piece["formula"] for piece in result["results"]} == {"(g0+g1)/2"}
@@ -388,4 +388,4 @@ def test_thousands_of_parameters(run, tmp_path, capsys):
     finished = run("verify", "large")
     with capsys.disabled():
         print(f"\n  verify of 5000 parameters, 4 ranks, 2 micro-batches: {time.monotonic() - start:.1f} s")
-    assert finished.returncode == 0 and "5000 parameters, 5000 results compared: 5000 right" in finished.stdout
+    assert finished.returncode == 0 and "5000 parameters, 5000 distinct results compared: 5000 right" in finished.stdout

@@ -256,7 +256,7 @@ def test_a_constant_gradient_that_nobody_zeroed_is_one_mistake_with_the_others(f
 def test_what_was_sampled_is_said(folder):
     found = verified(folder, "sampled")
     assert found.report["one_of"] == 16
-    assert "4 parameters, 8 results compared, 1 of the parameters in one of 16 elements: 8 right" in str(found)
+    assert "4 parameters, 8 distinct results compared, 1 of the parameters in one of 16 elements: 8 right" in str(found)
     assert verified(folder, "left_over").report["one_of"] == 1
 
 
