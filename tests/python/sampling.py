@@ -93,4 +93,4 @@ def main(rounds=60):
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.path.abspath(os.environ.get("LOCKSTEP_BINARY", "lockstep"))
-RANDOM = 12
+RANDOM = 6
 BUFFERS = [*(f"{count} elements of float32" for count in (1, 511, 512, 513, 1000003, 2147483649, 4294967809)),
            *(f"{count} elements of {dtype}" for dtype in ("float64", "bfloat16", "float16") for count in (1, 513, 1000003))]
 
