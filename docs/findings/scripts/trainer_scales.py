@@ -37,7 +37,7 @@ def gradient(name, options, sample, steps=None, folder=None):
         model(**{key: one[None] for key, one in sample.items()}).loss.backward()
         return torch.cat([one.grad.flatten() for one in model.parameters()])
     look = Look()
-    transformers.Trainer(model=model, train_dataset=[sample] * 32, callbacks=[look], args=transformers.TrainingArguments(
+    transformers.Trainer(model=model, train_dataset=[sample] * 64, callbacks=[look], args=transformers.TrainingArguments(
         output_dir=folder, use_cpu=True, max_steps=1, gradient_accumulation_steps=steps, max_grad_norm=0.0, report_to=[], save_strategy="no", disable_tqdm=True)).train()
     return look.found
 
