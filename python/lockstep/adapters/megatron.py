@@ -184,7 +184,8 @@ class Megatron(Plain):
     def join_shared_embeddings(self):
         """(tensor, names of it on all stages) of the word embedding that several stages have, whose borders become those of all of them:
         each stage's distributed optimizer cuts its copy as its own buckets are."""
-        group = self.state.get_embedding_group(check_initialized=False)
+        # Releases before 0.13 have no `check_initialized`, and refuse where there is no group.
+        group = getattr(self.state, "_EMBEDDING_GROUP", None)
         ranks = dist.get_process_group_ranks(group) if group is not None else []
         if len(ranks) < 2 or dist.get_rank() not in ranks:
             return []
