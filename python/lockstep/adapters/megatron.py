@@ -252,8 +252,10 @@ class Megatron(Plain):
     def install(self):
         from megatron.core.pipeline_parallel import schedules
 
-        replaced = [Replaced(schedules, "backward_step", self.around_pass), Replaced(schedules, "forward_step_calc_loss", self.around_loss),
-                    Replaced(torch.autograd, "backward", self.around_pass)]
+        # Before 0.14 the loss is computed within the forward step.
+        losses = Replaced(schedules, "forward_step_calc_loss", self.around_loss) if hasattr(schedules, "forward_step_calc_loss") else \
+            Replaced(schedules, "forward_step", self.around_forward)
+        replaced = [Replaced(schedules, "backward_step", self.around_pass), losses, Replaced(torch.autograd, "backward", self.around_pass)]
         for optimizer in self.optimizers:
             if hasattr(optimizer, "_copy_model_grads_to_main_grads"):  # before they are unscaled
                 replaced.append(Replaced(optimizer, "_copy_model_grads_to_main_grads",
@@ -283,17 +285,40 @@ class Megatron(Plain):
                 return seen[-1]
 
             result = original(model, output_tensor, loss if loss_func else loss_func, *arguments, **keys)
-            if self.run.active() and torch.is_grad_enabled():
-                self.new_step()
-                self.run.told = True
-                micro = self.forwards[id(model)] = self.forwards.get(id(model), -1) + 1
-                if micro == len(self.run.tokens):
-                    self.run.tokens.append(None)
-                if seen and isinstance(seen[-1], tuple) and len(seen[-1]) == 3:
-                    tokens = seen[-1][1]
-                    self.run.tokens[micro] = tokens.detach().clone() if isinstance(tokens, torch.Tensor) else tokens
+            self.has_computed_loss(model, seen)
             return result
         return forward_step_calc_loss
+
+    def around_forward(self, original):
+        def forward_step(forward_step_func, data_iterator, model, *arguments, **keys):
+            seen = []
+
+            def step(*inputs, **options):
+                output, loss_func = forward_step_func(*inputs, **options)
+
+                def loss(*outputs, **more):
+                    seen.append(loss_func(*outputs, **more))
+                    return seen[-1]
+
+                return output, loss if loss_func else loss_func
+
+            result = original(step, data_iterator, model, *arguments, **keys)
+            self.has_computed_loss(model, seen)
+            return result
+        return forward_step
+
+    def has_computed_loss(self, model, seen):
+        """A micro-batch of a chunk has gone forward; `seen`: what its loss function has returned, with the number of tokens in the middle of three."""
+        if not self.run.active() or not torch.is_grad_enabled():
+            return
+        self.new_step()
+        self.run.told = True
+        micro = self.forwards[id(model)] = self.forwards.get(id(model), -1) + 1
+        if micro == len(self.run.tokens):
+            self.run.tokens.append(None)
+        if seen and isinstance(seen[-1], tuple) and len(seen[-1]) == 3:
+            tokens = seen[-1][1]
+            self.run.tokens[micro] = tokens.detach().clone() if isinstance(tokens, torch.Tensor) else tokens
 
     def around_pass(self, original):
         passing = self.run.around_backward(original) if original.__name__ == "backward_step" else original
