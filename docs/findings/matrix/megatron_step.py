@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training script with Megatron-core: megatron_step.py CP NAME=VALUE…, where NAME is a key of DistributedDataParallelConfig. The model is a module of
-Megatron's with two layers; context parallelism gives each of CP ranks a part of each sequence, and its loss is the mean over that part."""
+Megatron's with two layers; context parallelism gives each of CP ranks a part of each sequence, and its loss is the mean
+over that part: it returns a sum and a count, by which Megatron divides."""
 
 import json
 import logging
@@ -51,7 +52,7 @@ def main(cp, *given):
 
     def forward_step(iterator, model):
         batch = next(iterator)
-        return model(batch), lambda output: ((output - batch).square().mean(), {})
+        return model(batch), lambda output: ((output - batch).square().sum(), torch.tensor(batch.numel(), dtype=torch.int), {})
 
     number = 0
     while True:

@@ -358,6 +358,11 @@ class Megatron(Plain):
         return gradient
 
 
+def is_precision_aware(config):
+    """Whether the optimizer's own parameters are the model's. Releases before 0.13 have the shorter name, and those before 0.11 neither."""
+    return getattr(config, "use_precision_aware_optimizer_no_fp8_or_ds_fp8", getattr(config, "use_precision_aware_optimizer", False))
+
+
 def given(optimizer):
     """(model's parameter, gradient that the optimizer gets of it or None, place in the parameter where that begins) of a Megatron optimizer."""
     if getattr(optimizer, "is_stub_optimizer", False):
@@ -365,7 +370,7 @@ def given(optimizer):
     gradient = "grad"
     if hasattr(optimizer, "model_float16_groups"):
         shards = optimizer.shard_fp32_from_float16_groups
-        if optimizer.config.use_precision_aware_optimizer_no_fp8_or_ds_fp8:
+        if is_precision_aware(optimizer.config):
             gradient, shards = "decoupled_grad", optimizer.shard_float16_groups
         groups = itertools.chain(zip(optimizer.model_float16_groups, shards), zip(optimizer.model_fp32_groups, optimizer.shard_fp32_groups))
     elif hasattr(optimizer, "float16_groups"):
