@@ -78,7 +78,7 @@ class Run:
         if self.one_of > 1:
             Sample(self.one_of, seed).begin(self.adapter.parameters.all)
         self.recorder = self.mode = None
-        self.undo, self.installed = [], False
+        self.undo, self.installed, self.started = [], False, False
 
     # The life of a capture.
 
@@ -125,7 +125,7 @@ class Run:
         self.at_exit = lambda: reference() and reference().abandon()
         atexit.register(self.at_exit)
         self.finalizer = util.Finalize(None, self.at_exit, exitpriority=10)  # children of multiprocessing run no atexit
-        self.installed = True
+        self.installed = self.started = True
         self.own += time.perf_counter() - self.began
         return self
 

@@ -193,6 +193,37 @@ def test_verify_names_the_step_at_fault_and_a_repair(folder, case, step, repair)
     assert repair in json.dumps(report["repair"])
 
 
+OLDER = """
+import sys, types
+import torch
+sys.path.insert(0, sys.argv[1])
+from lockstep.adapters.megatron import Megatron, is_precision_aware
+
+told = []
+adapter = types.SimpleNamespace(has_computed_loss=lambda model, seen: told.append((model, [len(one) for one in seen])))
+
+
+def original(forward_step_func, data_iterator, model, *arguments):  # as of 0.8, where it computes the loss as well
+    output, loss = forward_step_func(data_iterator, model)
+    return loss(output)[0] if arguments[0] else output
+
+
+step = Megatron.around_forward(adapter, original)
+assert step(lambda data, model: (3, lambda output: (output + 1, 8, {})), iter(()), "model", True) == 4
+assert step(lambda data, model: (3, lambda output: (output + 1, 8, {})), iter(()), "model", False) == 3  # not the last stage
+assert step(lambda data, model: (3, None), iter(()), "model", False) == 3
+assert told == [("model", [3]), ("model", []), ("model", [])], told
+assert not is_precision_aware(types.SimpleNamespace())  # 0.10
+assert is_precision_aware(types.SimpleNamespace(use_precision_aware_optimizer=True))  # 0.12
+assert not is_precision_aware(types.SimpleNamespace(use_precision_aware_optimizer=True, use_precision_aware_optimizer_no_fp8_or_ds_fp8=False))
+"""
+
+
+def test_the_loss_of_releases_before_0_14_is_seen_within_the_forward_step():
+    done = subprocess.run([PYTHON, "-c", OLDER, str(HERE.parents[1] / "python")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def main():
     text = DOCUMENT.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:

@@ -213,10 +213,86 @@ def test_a_row_names_each_version_and_has_those_alone_that_say_the_same():
     found = [kept_as("1.0", "v"), kept_as("1.2", "v"), kept_as("1.3", "w"), kept_as("1.4", "", ["first kind"]), kept_as("1.5", "", ["second kind at a.py:3"]),
              kept_as("1.6", "", ["second kind at a.py:4"])]
     assert [row[1] for row in table.rows(found)] == ["p 1.0, 1.2", "p 1.3", "p 1.4", "p 1.5, 1.6"]
+    found = [kept_as("1.0", "v"), *({**kept_as(version, "v"), "over": ["old", "libraries"]} for version in ("1.1", "1.2"))]
+    assert [row[1] for row in table.rows(found)] == ["p 1.0", "p 1.1, 1.2 over old, libraries"]
 
 
 def test_folders_of_this_machine_are_in_no_sentence():
-    assert results.shortened("no name 'log' from 'a.b' (/opt/x/lib/python3.11/site-packages/a/b.py) in /r/a-1/a/c.py:3", "/r/a-1") == "no name 'log' from 'a.b' (a/b.py) in a/c.py:3"
+    assert results.shortened("no name 'log' from 'a.b' (/opt/x/lib/python3.11/site-packages/a/b.py) in /r/a-1/a/c.py:3", ["/r/a-1"]) == "no name 'log' from 'a.b' (a/b.py) in a/c.py:3"
+
+
+def test_what_a_rank_wrote_last_is_what_it_ended_with():
+    err = "lockstep extract: rank 0 ended with exit status 1; the last lines that it wrote are\n  from a import b\n  ImportError: there is no b\n"
+    assert running.reason(err) == "rank 0 ended with exit status 1; the last line that it wrote is ImportError: there is no b"
+    assert running.reason("lockstep extract: rank 0 ended with\n  TypeError: x\n  a.py:3 in f\n") == "rank 0 ended with TypeError: x"
+
+
+LAYERS = '''
+[layers]
+{}
+[[experiment]]
+name = "a"
+package = "p"
+versions = ["1.0"]
+script = "train.py"
+layouts = [{{ranks = 2}}]
+over = {}
+'''
+
+
+def layered(folder, layers, over):
+    (folder / "train.py").write_text("")
+    (folder / "plan.toml").write_text(LAYERS.format(layers, over))
+    (experiment,) = plan.read(folder / "plan.toml")
+    return experiment.combinations(experiment.versions)
+
+
+def test_what_a_release_stands_before_is_looked_through_behind_it_in_the_order_of_the_file(tmp_path, monkeypatch):
+    (one,) = layered(tmp_path, "old = ['q==2.0']\nlibraries = ['r==1', 's<2']", "['libraries', 'old']")
+    (other,) = layered(tmp_path, "old = ['q==2.1']\nlibraries = ['r==1', 's<2']", "['libraries', 'old']")
+    assert one.title() == "a p 1.0 over libraries old ranks=2 local_mean" and one.key() != other.key()
+    installed = []
+
+    def pip(python, words, package=""):
+        part = words[words.index("--target") + 1]
+        wanted = words[words.index(":all:") + 1:]
+        installed.append(wanted)
+        (Path(part) / "what").write_text(" ".join(wanted))
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+    monkeypatch.setattr(releases, "pip", pip)
+    there = releases.Releases(tmp_path / "releases")
+    folders = there.folders(one)
+    assert [(Path(folder) / "what").read_text() for folder in folders] == ["p==1.0", "r==1 s<2", "q==2.0"]
+    assert folders[2] == there.get("q", "2.0")  # the same folder as that of the release by itself
+    assert there.folders(one) == folders and len(installed) == 3
+    environments = []
+    monkeypatch.setattr(running, "run", lambda words, environment, folder, limit: environments.append(environment) or (2, "", "lockstep extract: " + folders[1] + "/r.py"))
+    monkeypatch.setattr(running, "program", lambda: "true")
+    monkeypatch.setenv("PYTHONPATH", "/own")
+    found = running.result(one, there, 20)
+    assert environments[0]["PYTHONPATH"].split(os.pathsep) == [*folders, "/own"]
+    assert (found["why"], found["over"]) == (["r.py"], ["libraries", "old"])
+
+
+def test_a_layer_that_cannot_be_had_is_why_a_release_is_not_installed(tmp_path, monkeypatch):
+    (one,) = layered(tmp_path, "old = ['q==2.0']", "['old']")
+    failed = {"q==2.0": 1}
+    monkeypatch.setattr(releases, "pip", lambda python, words, package="": subprocess.CompletedProcess(words, failed.get(words[-1], 0), "", "ERROR: no q 2.0\n"))
+    found = running.result(one, releases.Releases(tmp_path / "releases"), 20)
+    assert (found["outcome"], found["why"]) == ("not installed", ["no q 2.0"])
+
+
+@pytest.mark.parametrize("layers, over, said", [
+    ("old = ['q==2.0']", "['odl']", ", experiment 'a': over: there is no layer 'odl': the table layers names them (did you mean \"old\"?)"),
+    ("old = 'q==2.0'", "['old']", ": layers.old is 'q==2.0': expected a list of packages, such as \"torch==2.4.1\""),
+    ("old = ['-r x']", "['old']", ": layers.old is ['-r x']: expected a list of packages, such as \"torch==2.4.1\""),
+    ("old = ['q==2.0']", "'old'", ", experiment 'a': over is 'old': expected a list of texts"),
+])
+def test_a_mistake_in_layers_is_a_sentence(tmp_path, layers, over, said):
+    with pytest.raises(plan.PlanError) as error:
+        layered(tmp_path, layers, over)
+    assert str(error.value) == "%s%s" % (tmp_path / "plan.toml", said)
 
 
 def test_a_step_at_fault_is_named():

@@ -184,7 +184,8 @@ class Megatron(Plain):
     def join_shared_embeddings(self):
         """(tensor, names of it on all stages) of the word embedding that several stages have, whose borders become those of all of them:
         each stage's distributed optimizer cuts its copy as its own buckets are."""
-        group = self.state.get_embedding_group(check_initialized=False)
+        # Releases before 0.13 have no `check_initialized`, and refuse where there is no group.
+        group = getattr(self.state, "_EMBEDDING_GROUP", None)
         ranks = dist.get_process_group_ranks(group) if group is not None else []
         if len(ranks) < 2 or dist.get_rank() not in ranks:
             return []
@@ -251,8 +252,10 @@ class Megatron(Plain):
     def install(self):
         from megatron.core.pipeline_parallel import schedules
 
-        replaced = [Replaced(schedules, "backward_step", self.around_pass), Replaced(schedules, "forward_step_calc_loss", self.around_loss),
-                    Replaced(torch.autograd, "backward", self.around_pass)]
+        # Before 0.14 the loss is computed within the forward step.
+        losses = Replaced(schedules, "forward_step_calc_loss", self.around_loss) if hasattr(schedules, "forward_step_calc_loss") else \
+            Replaced(schedules, "forward_step", self.around_forward)
+        replaced = [Replaced(schedules, "backward_step", self.around_pass), losses, Replaced(torch.autograd, "backward", self.around_pass)]
         for optimizer in self.optimizers:
             if hasattr(optimizer, "_copy_model_grads_to_main_grads"):  # before they are unscaled
                 replaced.append(Replaced(optimizer, "_copy_model_grads_to_main_grads",
@@ -282,17 +285,40 @@ class Megatron(Plain):
                 return seen[-1]
 
             result = original(model, output_tensor, loss if loss_func else loss_func, *arguments, **keys)
-            if self.run.active() and torch.is_grad_enabled():
-                self.new_step()
-                self.run.told = True
-                micro = self.forwards[id(model)] = self.forwards.get(id(model), -1) + 1
-                if micro == len(self.run.tokens):
-                    self.run.tokens.append(None)
-                if seen and isinstance(seen[-1], tuple) and len(seen[-1]) == 3:
-                    tokens = seen[-1][1]
-                    self.run.tokens[micro] = tokens.detach().clone() if isinstance(tokens, torch.Tensor) else tokens
+            self.has_computed_loss(model, seen)
             return result
         return forward_step_calc_loss
+
+    def around_forward(self, original):
+        def forward_step(forward_step_func, data_iterator, model, *arguments, **keys):
+            seen = []
+
+            def step(*inputs, **options):
+                output, loss_func = forward_step_func(*inputs, **options)
+
+                def loss(*outputs, **more):
+                    seen.append(loss_func(*outputs, **more))
+                    return seen[-1]
+
+                return output, loss if loss_func else loss_func
+
+            result = original(step, data_iterator, model, *arguments, **keys)
+            self.has_computed_loss(model, seen)
+            return result
+        return forward_step
+
+    def has_computed_loss(self, model, seen):
+        """A micro-batch of a chunk has gone forward; `seen`: what its loss function has returned, with the number of tokens in the middle of three."""
+        if not self.run.active() or not torch.is_grad_enabled():
+            return
+        self.new_step()
+        self.run.told = True
+        micro = self.forwards[id(model)] = self.forwards.get(id(model), -1) + 1
+        if micro == len(self.run.tokens):
+            self.run.tokens.append(None)
+        if seen and isinstance(seen[-1], tuple) and len(seen[-1]) == 3:
+            tokens = seen[-1][1]
+            self.run.tokens[micro] = tokens.detach().clone() if isinstance(tokens, torch.Tensor) else tokens
 
     def around_pass(self, original):
         passing = self.run.around_backward(original) if original.__name__ == "backward_step" else original
@@ -332,6 +358,11 @@ class Megatron(Plain):
         return gradient
 
 
+def is_precision_aware(config):
+    """Whether the optimizer's own parameters are the model's. Releases before 0.13 have the shorter name, and those before 0.11 neither."""
+    return getattr(config, "use_precision_aware_optimizer_no_fp8_or_ds_fp8", getattr(config, "use_precision_aware_optimizer", False))
+
+
 def given(optimizer):
     """(model's parameter, gradient that the optimizer gets of it or None, place in the parameter where that begins) of a Megatron optimizer."""
     if getattr(optimizer, "is_stub_optimizer", False):
@@ -339,7 +370,7 @@ def given(optimizer):
     gradient = "grad"
     if hasattr(optimizer, "model_float16_groups"):
         shards = optimizer.shard_fp32_from_float16_groups
-        if optimizer.config.use_precision_aware_optimizer_no_fp8_or_ds_fp8:
+        if is_precision_aware(optimizer.config):
             gradient, shards = "decoupled_grad", optimizer.shard_float16_groups
         groups = itertools.chain(zip(optimizer.model_float16_groups, shards), zip(optimizer.model_fp32_groups, optimizer.shard_fp32_groups))
     elif hasattr(optimizer, "float16_groups"):

@@ -17,6 +17,9 @@ from lockstep.optimizers import Replaced
 
 POINT_TO_POINT = ("send", "recv")
 C10D = "torch/distributed/distributed_c10d.py"
+# What torch's C++ code is given of a class of Python's it keeps without the part that is Python's, and a wait for it does not end: so in 2.4, not in 2.13.
+FORGETS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
+_kept = []  # then, as long as the rank runs
 
 
 class Later(Future):
@@ -89,6 +92,8 @@ class Waiting(dist.Work):
     def __init__(self, result, arrive, doubt=lambda: None):
         super().__init__()
         self.left, self.arrive, self.doubt, self.is_asked = result, arrive, doubt, False
+        if FORGETS:
+            _kept.append(self)
 
     def wait(self, timeout=None):
         self.arrive()

@@ -309,7 +309,7 @@ def play(settings, rank, draw, known):
                 error = died(end)
         except BaseException as failure:
             error = died(failure)
-    run = start.run if start.run is not None and start.run.recorder is not None else None  # one that was refused has begun nothing
+    run = start.run if start.run is not None and start.run.started else None  # one that was refused, or could not start, has begun nothing
     if run is not None and not (error is not None and error["kind"] == "waits"):
         with following.pause(), contextlib.suppress(Stopped):
             session.look()

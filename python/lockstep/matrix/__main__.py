@@ -50,11 +50,11 @@ def matrix(settings):
 
     if not settings["written"]:
         # One after the other: two that install the same release would do it twice.
-        for package, version, together in dict.fromkeys((one.package, one.wanted, one.together) for one in waiting):
+        for combination in {(one.package, one.wanted, one.together, one.over): one for one in waiting}.values():
             try:
-                there.get(package, version, together)
+                there.folders(combination)
             except releases.Unavailable as unavailable:
-                report(settings, "%s %s: %s" % (package, version, unavailable))
+                report(settings, "%s %s: %s" % (combination.package, combination.wanted, unavailable))
         with concurrent.futures.ThreadPoolExecutor(settings["jobs"]) as pool:
             try:
                 for number, (combination, found) in enumerate(zip(waiting, pool.map(one, waiting)), 1):
@@ -83,7 +83,7 @@ def bisect(settings):
 
     def run(version):
         combination = Combination("bisect", package, version, (("ranks", settings["ranks"]),), (), settings["loss"], settings["ranks"], settings["mesh"],
-                                  settings["data_axes"], os.path.abspath(settings["script"]), tuple(settings["arguments"]), (), (), settings["steps"],
+                                  settings["data_axes"], os.path.abspath(settings["script"]), tuple(settings["arguments"]), (), (), (), settings["steps"],
                                   environment=had.digest)
         found = kept.read(combination) if kept and kept.has(combination) and not settings["again"] else None
         if found is None:

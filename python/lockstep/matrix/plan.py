@@ -18,7 +18,7 @@ INSTALLED = "installed"  # the version that the Python has
 # What becomes a part of a path and a word of pip's: nothing that leads elsewhere, or is an option.
 WORD = r"[A-Za-z0-9][A-Za-z0-9._+!-]*"
 TAKEN = ("loss", "version")  # names of values that no layout and no option may have
-KEYS = ("name", "package", "versions", "script", "arguments", "layouts", "options", "losses", "variables", "with", "steps")
+KEYS = ("name", "package", "versions", "script", "arguments", "layouts", "options", "losses", "variables", "with", "over", "steps")
 
 
 class PlanError(Exception):
@@ -40,6 +40,7 @@ class Combination:
     arguments: tuple
     variables: tuple
     together: tuple  # other packages that are installed with it
+    over: tuple  # (name, what pip is to install), in the order in which they stand behind it
     steps: int
     installed: bool = False  # the version is what the Python has
     environment: str = ""  # environment.py: the Python with its packages, and lockstep
@@ -61,7 +62,8 @@ class Combination:
         return self.words(self.options)
 
     def title(self):
-        return " ".join(filter(None, [self.experiment, self.package, self.version, self.layout_words, self.options_words, self.loss]))
+        over = " ".join(("over", *(name for name, _ in self.over))) if self.over else ""
+        return " ".join(filter(None, [self.experiment, self.package, self.version, over, self.layout_words, self.options_words, self.loss]))
 
     def key(self):
         """Of all that is known to matter: with the bytes of the script, and of the Python modules that lie beside it."""
@@ -88,20 +90,29 @@ def read(path):
         raise PlanError("%s: %s" % (path, error.strerror)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PlanError("%s: it is no TOML: %s" % (path, error)) from error
-    experiments = content.pop("experiment", None)
+    experiments, layers = content.pop("experiment", None), content.pop("layers", {})
     if content:
-        raise PlanError("%s: there is no key \"%s\"%s" % (path, min(content), nearest(min(content), ["experiment"])))
+        raise PlanError("%s: there is no key \"%s\"%s" % (path, min(content), nearest(min(content), ["experiment", "layers"])))
+    check_layers(path, layers)
     if not isinstance(experiments, list) or not all(isinstance(one, dict) for one in experiments):
         raise PlanError("%s: expected [[experiment]], once for each script" % path)
     names = [one.get("name") for one in experiments]
     for name in names:
         if name is not None and names.count(name) > 1:
             raise PlanError("%s: several experiments have the name %s" % (path, shown(name)))
-    return [Experiment(path, number, one) for number, one in enumerate(experiments, 1)]
+    return [Experiment(path, number, one, layers) for number, one in enumerate(experiments, 1)]
+
+
+def check_layers(path, layers):
+    if not isinstance(layers, dict):
+        raise PlanError("%s: layers is %s: expected a table, as torch24 = [\"torch==2.4.1\"]" % (path, shown(layers)))
+    for name, wanted in layers.items():
+        if not Experiment.is_list(wanted, str) or not all(re.match(WORD, one) for one in wanted):
+            raise PlanError("%s: layers.%s is %s: expected a list of packages, such as \"torch==2.4.1\"" % (path, name, shown(wanted)))
 
 
 class Experiment:
-    def __init__(self, path, number, given):
+    def __init__(self, path, number, given, layers):
         self.name = given.get("name")
         self.where = "%s, experiment %s" % (path, number if self.name is None else shown(self.name))
         for key in given:
@@ -144,6 +155,11 @@ class Experiment:
         if not isinstance(self.variables, dict) or not all(isinstance(value, str) for value in self.variables.values()):
             self.fail("variables is %s: expected texts by name" % shown(self.variables))
         self.together = tuple(self.several(given, "with", str, []))
+        over = self.several(given, "over", str, [])
+        for name in over:
+            if name not in layers:
+                self.fail("over: there is no layer %s: the table layers names them%s" % (shown(name), nearest(name, list(layers))))
+        self.over = tuple((name, tuple(layers[name])) for name in over)
         self.steps = given.get("steps", 1)
         if not isinstance(self.steps, int) or isinstance(self.steps, bool) or not 1 <= self.steps <= 1000:
             self.fail("steps is %s: expected a number from 1 to 1000" % shown(self.steps))
@@ -212,5 +228,5 @@ class Experiment:
                         arguments = [self.filled(one, values) for one in self.arguments]
                         found.append(Combination(
                             self.name, self.package, version, tuple(layout.items()), chosen, loss, ranks, mesh, data_axes, self.script,
-                            tuple(filter(None, arguments)), tuple(self.variables.items()), self.together, self.steps, installed, had.digest if had else ""))
+                            tuple(filter(None, arguments)), tuple(self.variables.items()), self.together, self.over, self.steps, installed, had.digest if had else ""))
         return list(dict.fromkeys(found))

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from lockstep.matrix.plan import INSTALLED
+from lockstep.matrix.plan import INSTALLED, WORD
 
 # What a package wants to hear while it is built: no compiled parts, which need CUDA.
 WHILE_BUILDING = {"deepspeed": {"DS_BUILD_OPS": "0"}}
@@ -85,6 +85,24 @@ class Releases:
         if self.failed[path]:
             raise Unavailable(self.failed[path])
         return path
+
+    def layer(self, wanted):
+        """The folder of what several releases stand before; raises Unavailable. One release by itself is the same wherever it stands."""
+        package, _, version = wanted[0].partition("==")
+        if len(wanted) == 1 and re.fullmatch(WORD, package) and re.fullmatch(WORD, version):
+            return self.get(package, version)
+        path = os.path.join(self.folder, "layer-%s-%s" % (hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:8], self.tag))
+        if not os.path.isdir(path):
+            if path not in self.failed:
+                self.failed[path] = self.install(path, "", list(wanted))
+            if self.failed[path]:
+                raise Unavailable(self.failed[path])
+        return path
+
+    def folders(self, combination):
+        """Of the release and of what it stands before, as they are to be looked through; raises Unavailable."""
+        release = self.get(combination.package, combination.wanted, combination.together)
+        return [*filter(None, [release]), *(self.layer(wanted) for _, wanted in combination.over)]
 
     def install(self, path, package, wanted):
         """None, or why it cannot be installed."""

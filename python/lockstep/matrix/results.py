@@ -18,14 +18,14 @@ def formulas(report):
             for (formula, expected, verdict), names in sorted(found.items(), key=lambda one: (sorted(one[1]), str(one[0])))]
 
 
-def shortened(text, release=None):
+def shortened(text, folders=()):
     """A sentence or a place without the folders in which releases and packages lie: "torch/distributed/fsdp/x.py:12 in f"."""
-    if release:
-        text = text.replace(release + os.sep, "")
+    for folder in folders:
+        text = text.replace(folder + os.sep, "")
     return re.sub(r"/[^\s()\"']*/(?:site-packages|dist-packages|lib/python\d[.\d]*)/", "", text)
 
 
-def calls(extraction, release):
+def calls(extraction, folders):
     """Where gradients go into collectives: operation, reduction and place, each once, in their order."""
     found = []
     shared = extraction.get("events", [])
@@ -33,20 +33,20 @@ def calls(extraction, release):
         for event in program["events"]:
             event = shared[event] if isinstance(event, int) else event
             if event["event"] == "collective" and event.get("input"):
-                one = " ".join(filter(None, [event["op"], event.get("reduce"), "at " + shortened(str(event.get("call", "")), release)]))
+                one = " ".join(filter(None, [event["op"], event.get("reduce"), "at " + shortened(str(event.get("call", "")), folders)]))
                 if one not in found:
                     found.append(one)
     return found
 
 
-def outcome(report, extraction, release):
+def outcome(report, extraction, folders):
     findings = [one["what"] for one in report["findings"]]
     undecided = [one["why"] for one in report["results"] if one["verdict"] == "undecided" and one["why"]]
     told = report["collectives"] + report["gaps"]
     return {"outcome": report["verdict"], "formulas": formulas(report), "findings": findings,
             "why": list(dict.fromkeys(told + undecided)) if report["verdict"] == UNDECIDED else told,
             "blame": report["blame"], "repair": report["repair"], "not_blamed": report["not_blamed"],
-            "calls": calls(extraction, release), "versions": report["versions"], "mesh": report["mesh"]}
+            "calls": calls(extraction, folders), "versions": report["versions"], "mesh": report["mesh"]}
 
 
 def said(result):

@@ -68,6 +68,8 @@ def reason(err):
     lines = [line.strip() for line in err.splitlines()]
     for place, line in enumerate(lines):
         said = line.partition("lockstep extract: ")[2]
+        if said.endswith("; the last lines that it wrote are"):
+            return said.replace("lines that it wrote are", "line that it wrote is ") + last_line(err)
         if said:
             return " ".join([said, *(lines[place + 1:place + 2] if said.endswith(("ended with", "it was at")) else [])])
     return last_line(err)
@@ -84,33 +86,33 @@ def refused(out):
 def played(combination, releases, limit, jobs):
     """The outcome, and what its keys are for (results.outcome)."""
     try:
-        release = releases.get(combination.package, combination.wanted, combination.together)
+        folders = releases.folders(combination)
     except Unavailable as unavailable:
         return {"outcome": results.UNAVAILABLE, "why": [str(unavailable)]}
     environment = dict(os.environ)
     environment.update({name: text(value) for name, value in combination.variables})
-    if release:
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [release, environment.get("PYTHONPATH")]))
+    if folders:
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*folders, environment.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:  # a script writes where it runs
         output = os.path.join(folder, "step.json")
         status, _, err = run(command(combination, releases.python, limit, jobs, output), environment, folder, 2 * limit + TO_END)
         if status != 0:
             why = "no end within %d s" % (2 * limit + TO_END) if status is None else reason(err)
-            return {"outcome": results.ERROR, "why": [results.shortened(why, release)], "again": status is None or "did not end within" in why}
+            return {"outcome": results.ERROR, "why": [results.shortened(why, folders)], "again": status is None or "did not end within" in why}
         status, out, err = run(["check", output, "--format", "json"], environment, folder, limit)
         if status not in (0, 1):
             why = "check: " + ("no end within %d s" % limit if status is None else refused(out) or last_line(err))
             return {"outcome": results.ERROR, "why": [why], "again": status is None}
         with open(output, encoding="utf-8") as file:
             extraction = json.load(file)
-    return results.outcome(json.loads(out), extraction, release)
+    return results.outcome(json.loads(out), extraction, folders)
 
 
 def result(combination, releases, limit, jobs=1):
     began = time.monotonic()
     found = played(combination, releases, limit, jobs)
     shown = command(combination, "PYTHON", limit, jobs, "step.json")
-    head = {"experiment": combination.experiment, "package": combination.package, "version": combination.version, "layout": dict(combination.layout),
+    head = {"experiment": combination.experiment, "package": combination.package, "version": combination.version, "over": [name for name, _ in combination.over], "layout": dict(combination.layout),
             "options": dict(combination.options), "loss": combination.loss, "ranks": combination.ranks, "key": combination.key()}
     return {**head, **found, "command": ["lockstep", *shown], "variables": dict(combination.variables),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), "seconds": round(time.monotonic() - began, 1)}

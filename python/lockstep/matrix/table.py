@@ -42,15 +42,15 @@ def columns(result):
 
 def alike(result):
     """All that neighbours in one row have in common, whether it is shown or not; but for numbers of lines."""
-    return result["package"], columns(result), results.compared(result), results.without_lines(where(result))
+    return (result["package"], *result.get("over", ())), columns(result), results.compared(result), results.without_lines(where(result))
 
 
 def rows(found):
     """Neighbours that differ in their version alone are one row, which names each version; the place is that of the last."""
-    for (package, head, *_), same in itertools.groupby(found, alike):
+    for ((package, *over), head, *_), same in itertools.groupby(found, alike):
         same = list(same)
         experiment, layout, options, loss, outcome, formula, right = head
-        versions = "%s %s" % (package, ", ".join(dict.fromkeys(one["version"] for one in same)))
+        versions = "%s %s%s" % (package, ", ".join(dict.fromkeys(one["version"] for one in same)), " over " + ", ".join(over) if over else "")
         yield experiment, versions, layout, options, loss, outcome, formula, right, where(same[-1])
 
 
