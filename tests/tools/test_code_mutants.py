@@ -3,9 +3,11 @@
 tests/python/test_weights.py."""
 
 import ast
+import gc
 import importlib
 import importlib.util
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -181,3 +183,44 @@ def test_a_script_that_did_not_run_once_is_tried_the_next_time(tmp_path, monkeyp
     # With another version of what is installed it is run anew.
     monkeypatch.setattr(main, "installed", lambda: [("torch", "0")])
     assert main.baselines([case], tmp_path / "kept") == [(case, {"plain": 2})]
+
+
+def loaded_tool(monkeypatch, **modules):
+    """tools/code-mutants itself, with these in the place of modules of lockstep.extracting."""
+    spec = importlib.util.spec_from_file_location("code_mutants_loaded", ROOT / "tools" / "code_mutants" / "__main__.py")
+    main = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(main)
+    monkeypatch.setitem(sys.modules, "lockstep.extracting", SimpleNamespace(**modules))
+    return main
+
+
+@pytest.fixture
+def stepped(tmp_path, monkeypatch):
+    (tmp_path / "stepped_here.py").write_bytes(STEP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield mutants_of("stepped_here.py", STEP)
+    del sys.modules["stepped_here"]
+    PREPARED.clear()
+    gc.unfreeze()
+
+
+def test_what_is_loaded_twice_can_be_broken_still(stepped, monkeypatch):
+    """As where ranks are run, and those that change a gradient are extracted by the same process: nothing that the first has frozen is found by a second search."""
+    main = loaded_tool(monkeypatch, ranks=SimpleNamespace(load=lambda: None))
+    for _ in range(2):
+        main.load([Framework()])
+        assert [plant(one) for one in stepped] == [1] * len(stepped)
+
+
+def test_an_extraction_that_was_not_made_is_no_error_of_the_mutant(stepped, tmp_path, monkeypatch):
+    ended = {"refused": lambda *_: os.write(2, b"a.py:1: UserWarning: old\nlockstep extract: rank 1: no gradient\nmore\n") and 2,
+             "died": lambda *_: 1 // 0, "half": lambda *_: 1}
+    main = loaded_tool(monkeypatch, ranks=SimpleNamespace(), __main__=SimpleNamespace(main=lambda *_: ended[outcome]()))
+    case = SimpleNamespace(ranks=2, script="none.py", arguments=(), name="one", framework=Framework())
+    Framework().load()
+    outcome = "refused"
+    assert main.extracting.extract(case, stepped[0], tmp_path) == ("error", "rank 1: no gradient\nmore")
+    nowhere = SimpleNamespace(file="stepped_here.py", line=1, written=lambda text: text)
+    for outcome, mutant, why in (("died", stepped[0], "status 1: ZeroDivisionError"), ("half", None, "status 1"), ("refused", nowhere, "status 1: LookupError: no function")):
+        with pytest.raises(main.extracting.Unmade, match=why):
+            main.extracting.extract(case, mutant, tmp_path)

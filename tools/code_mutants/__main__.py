@@ -29,7 +29,7 @@ import extracting
 import running
 from cases import FRAMEWORKS, cases_of
 from mutants import Mutant, draw, mutants_of
-from planting import module_of, plant, prepare
+from planting import PREPARED, module_of, plant, prepare
 
 
 def say(text):
@@ -44,7 +44,8 @@ def load(frameworks):
     for framework in frameworks:
         framework.load()
         for file in framework.files:
-            prepare(file)
+            if file not in PREPARED:  # what is frozen below is found once
+                prepare(file)
     gc.freeze()  # forks need not copy what a collection of garbage only looks through
 
 

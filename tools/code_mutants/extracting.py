@@ -7,14 +7,20 @@ import subprocess
 import sys
 
 MATCH, MISMATCH, UNDECIDED, ERROR = "match", "mismatch", "undecided", "error"
+REFUSED = 2  # exit status of `lockstep extract`, with a sentence
+
+
+class Unmade(Exception):
+    """There is no extraction, and no reason in what was extracted."""
 
 
 def extract(case, mutant, folder, ranks=None, jobs=1, limit=60):
-    """(outcome, a sentence) of the verdict, or of why there is none. It is what the command does, in a fork of this process."""
+    """(outcome, a sentence) of the verdict, or of why there is none. It is what the command does, in a fork of this process. Raises Unmade where the mutant could not
+    be planted, or the command ended without a sentence: that says nothing of the mutant."""
     output, said = os.path.join(folder, "step.json"), os.path.join(folder, "said")
     child = os.fork()
     if child == 0:
-        status = 1
+        status = 1  # as of whatever raises below
         try:
             own = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(own, 1)
@@ -31,15 +37,18 @@ def extract(case, mutant, folder, ranks=None, jobs=1, limit=60):
                         "loss": case.framework.losses.get(case.name, "local_mean"), "limit": limit, "every": False, "quiet": True, "jobs": jobs}
             status = command.main(json.dumps(settings), os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         except BaseException as failure:
-            print("%s: %s" % (type(failure).__name__, failure), file=sys.stderr)
+            os.write(2, ("%s: %s\n" % (type(failure).__name__, failure)).encode())
         finally:
             sys.stderr.flush()
             os._exit(status)
     _, status = os.waitpid(child, 0)
     with open(said, encoding="utf-8", errors="replace") as file:
         words = file.read().strip()
+    status = os.waitstatus_to_exitcode(status)
+    if status not in (0, REFUSED):
+        raise Unmade("no extraction, status %d: %s" % (status, words.split("\n")[-1]))
     if status:
-        return ERROR, words.replace("lockstep extract: ", "", 1)
+        return ERROR, words[words.find("lockstep extract: "):].replace("lockstep extract: ", "", 1)  # warnings of packages may stand before it
     return checked(output)
 
 
