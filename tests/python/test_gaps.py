@@ -30,6 +30,7 @@ CHANGED = "it was right before it was clipped, and was changed between clipping 
 BROUGHT = ("in optimizer steps 0 and 1, within the backward pass its gradient gets what other ranks have put in at gaps_of_exchanges.py:%s, so that what this"
            " rank itself contributes is not known" + NOT_JUDGED % "0.weight")
 SCATTERS = next(number for number, text in enumerate((HERE / "gaps_of_parts.py").read_text().splitlines(), 1) if "dist.reduce_scatter_tensor(" in text)
+CALLS = next(number for number, text in enumerate((HERE / "gaps_of_losses.py").read_text().splitlines(), 1) if "loss(model(" in text)
 STAGES = ("stages along pp have 0.bias and 1 other under one name and begin with different weights: they are taken as different parameters, pp0.0.bias and"
           " so on.")
 UNDIVIDED = ("the pipeline's schedule calls backward on 4 means that nothing divides by 4 (scale_grads=False): the gradient is 4 times their mean, unless"
@@ -183,6 +184,16 @@ EXPECTED = {
     "losses_that_come_from_a_generator": ("match", (8, 0, 0), [0, 1], None),
     "constant_gradients_that_nobody_zeroed": ("mismatch", (4, 4, 0), [0, 1], "what earlier optimizer steps left is still in it: nobody zeroed the gradient"),
     "means_that_are_divided": ("match", (8, 0, 0), [0, 1], None),
+    "means_that_nothing_divides": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1/2 where 1/4 was expected: uniform factor 2, invisible to"
+                                   " Adam"),
+    "means_of_one_row_that_nothing_divides": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1/2 where 1/6 was expected: uniform factor 3,"
+                                              " invisible to Adam"),
+    "means_that_are_divided_afterwards": ("match", (8, 0, 0), [0, 1], "on every rank, gaps_of_losses.py:%d in losses calls backward on 2 means, each of 64"
+                                          " elements, and nothing divides them by 2: the gradients are 2 times those of a mean over the rank's part of the"
+                                          " batch, and what is expected of them is divided by that. If the means of a step are to be added up, one"
+                                          " run.micro_batch() before the first of them says that they belong together." % CALLS),
+    "means_with_a_weight_on_one_rank": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1/2, and some are expected with other numbers"),
+    "means_with_one_weight": ("match", (8, 0, 0), [0, 1], None),
     "means_of_half_a_square": ("match", (8, 0, 0), [0, 1], UNSEEN),
     "means_that_are_to_be_added_up": ("match", (8, 0, 0), [0, 1], None),
     "sampled": ("match", (8, 0, 0), [0, 1], None),
@@ -204,7 +215,9 @@ EXPECTED = {
 
 
 MEANS = {
-    "means_that_nothing_divides": "2 means that it does not divide by 2: if they are parts of one batch, the gradient is 2",
+    **{name: "2 means that it does not divide by 2: if they are parts of one batch, the gradient is 2" for name in (
+        "means_that_a_hook_of_parameters_divides", "means_of_sums_that_are_divided", "means_of_uneven_parts_that_nothing_divides")},
+    "means_with_a_weight_that_is_their_number": "2 means that are multiplied and divided by one number: whether they are divided by their number of 2 is not known",
     "means_that_are_divided_twice": "3 means that are divided by 9, which is twice by 3: if the parts of one batch are divided once here and once in a"
                                     " framework, the gradient is 1/3 of its mean",
     "sums_over_own_rows": "2 sums, each divided by the rows of its own micro-batch, and not by those of all: if they are parts of one batch, the gradient is 2",
@@ -264,3 +277,15 @@ def test_gradients_that_are_clipped_while_more_is_added_are_not_judged_after_tha
     found = verified(folder, "clipped_twice")
     assert found.verdict == "undecided" and found.report["counts"]["wrong"] == 0, found.findings
     assert any("gradients were clipped, and more was added to them before their optimizer stepped" in gap for gap in found.report["gaps"])
+
+
+@pytest.mark.parametrize("name, formula, expected, words", [
+    ("means_that_nothing_divides", "(g0+g1)/2", "(g0+g1)/4", "calls backward on 2 means, each of 64 elements, and nothing divides them by 2: what the optimizers"
+     " get is, of every rank, 2 times its share of the mean over the batch"),
+    ("means_with_a_weight_on_one_rank", "(g0+g1)/2", "g1/2 + g0/4", "multiplies by 2 the losses of 3 micro-batches, which are divided by 3 as well: what the"
+     " optimizers get is, of rank 0, and not on rank 1, 2 times its share of the mean over the batch")])
+def test_the_call_of_losses_that_are_not_divided_once_is_at_fault(folder, name, formula, expected, words):
+    report = verified(folder, name).report
+    assert {(one["formula"], one["expected"]) for one in report["results"]} == {(formula, expected)}
+    one, = report["blame"]
+    assert one["step"].startswith("loss/gaps_") and one["why"] == words
