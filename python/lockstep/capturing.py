@@ -107,6 +107,8 @@ class Run:
             self.recorder.event("parameter", parameter.described())
         if self.loss_note:
             self.recorder.event("note", {"text": self.loss_note})
+        if self.bits_tell and self.adapter.holds_plain and (left_out := self.adapter.left_out()):
+            self.recorder.event("note", {"text": left_out})
         self.recorder.flush()
         self.step = self.steps = 0
         self.gaps = Gaps(self)

@@ -263,7 +263,7 @@ class Roots:
 
     def weighted(self, found, count):
         """With the words, and the place where it is known, of what scales losses that are divided by the micro-batches as well."""
-        others = [one for one in self.all[0].numbers if one[1] not in (1, count)]
+        others = [one for one in self.all[0].numbers if one != ("DivBackward0", count)]
         places = self.places(others[0]) if len(others) == 1 else ()
         if len(places) == 1:
             return dict(found, call=places[0].site, why="%s by %g the losses of %d micro-batches, which are divided by %d as well"

@@ -68,6 +68,17 @@ class Plain:
         """What averages over data-parallel ranks, as far as it is known at the end."""
         return AVERAGES.get(self.name) if not any(map(is_reduced_otherwise, self.model.modules())) else None
 
+    def left_out(self):
+        """Of parameters that DistributedDataParallel was told to leave out, as experts and parts are: a sentence; None where there are none."""
+        wrapped = [module for module in self.model.modules() if isinstance(module, torch.nn.parallel.DistributedDataParallel)]
+        ignored = {id(tensor) for module in wrapped for name, tensor in module.module.named_parameters() if name in module.parameters_to_ignore}
+        names = [parameter.name for parameter in self.parameters.all if id(parameter.held) in ignored and not parameter.frozen]
+        if not names:
+            return None
+        return ("DistributedDataParallel was told to leave out %s%s: it neither makes copies equal nor adds up their gradients. If ranks hold parts of it,"
+                " shards= of the capture says so; else begin with the same weights on all ranks, so that it is known for a copy."
+                % (names[0], " and %d more" % (len(names) - 1) if len(names) > 1 else ""))
+
     def versions(self):
         return {}
 
