@@ -109,9 +109,9 @@ def experts_by_hand(out):
 
 
 @case(2)
-def layer_that_is_left_out(out):
+def layer_that_is_left_out(out, seed=None):
     """By DistributedDataParallel, which does not make its copies equal either."""
-    seeded(dist.get_rank())
+    seeded(dist.get_rank() if seed is None else seed)
     inner = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 4))
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(inner, ["2.weight", "2.bias"])
     model = DistributedDataParallel(inner)
@@ -121,6 +121,9 @@ def layer_that_is_left_out(out):
             optimizer.zero_grad()
             lost(model, step).backward()
             optimizer.step()
+
+
+variant("layer_that_is_left_out_and_begins_alike", 2, layer_that_is_left_out, seed=0)
 
 
 def pipeline(out, seed=lambda: dist.get_rank(), more=lambda model: None, make=lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh()),

@@ -139,8 +139,9 @@ EXPECTED = {
                                            " its own step makes of them is not seen" + NOT_JUDGED % "weight"),
     "experts_by_hand": ("undecided", (0, 0, 16), [0, 1], APART),
     "layer_that_is_left_out": ("undecided", (4, 0, 8), [0, 1], "DistributedDataParallel was told to leave out 2.weight and 1 more: it neither makes copies equal"
-                               " nor adds up their gradients. If ranks hold parts of it, shards= of the capture says so; else begin with the same weights on all"
-                               " ranks, so that it is known for a copy."),
+                               " nor adds up their gradients. What begins with the same weights on all ranks is known for a copy."),
+    "layer_that_is_left_out_and_begins_alike": ("mismatch", (4, 8, 0), [0, 1], "no other data-parallel rank's contribution arrived, and its own came with 1"
+                                                " where 1/2 was expected"),
     "stages_of_torch": ("match", (8, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different weights: they are taken"
                         " as different parameters, pp0.0.bias and so on."),
     "stages_of_torch_that_are_not_divided": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, " + UNDIVIDED),

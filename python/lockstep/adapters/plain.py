@@ -75,8 +75,8 @@ class Plain:
         names = [parameter.name for parameter in self.parameters.all if id(parameter.held) in ignored and not parameter.frozen]
         if not names:
             return None
-        return ("DistributedDataParallel was told to leave out %s%s: it neither makes copies equal nor adds up their gradients. If ranks hold parts of it,"
-                " shards= of the capture says so; else begin with the same weights on all ranks, so that it is known for a copy."
+        return ("DistributedDataParallel was told to leave out %s%s: it neither makes copies equal nor adds up their gradients. What begins with the same"
+                " weights on all ranks is known for a copy."
                 % (names[0], " and %d more" % (len(names) - 1) if len(names) > 1 else ""))
 
     def versions(self):
