@@ -2,6 +2,7 @@
 """By what a script divides the means that it calls backward on, as far as autograd's graph says it: a step of several micro-batches needs their mean."""
 
 import linecache
+import math
 import re
 import sys
 from typing import NamedTuple
@@ -250,7 +251,7 @@ class Roots:
                         % (count, counted(first.term[2], "element"), count))
         if is_said and (twice := self.twice()):
             return dict(found, call=twice[0], times=1 / count, why="divides the losses of %d micro-batches by %d, and %s does it again" % (count, count, twice[1]))
-        if first.last == count and self.is_divided() and abs(factor * count - 1) > 1e-6:  # else it may be divided twice
+        if 0 < factor < math.inf and first.last == count and self.is_divided() and abs(factor * count - 1) > 1e-6:  # else it may be divided twice
             return self.weighted(dict(found, times=factor, weight=True), count)
         return None
 

@@ -313,20 +313,19 @@ class Reader {
     read_micro_batches(event, step);
   }
 
-  LossFactor factor_of_losses(const Event& event) const {
+  /// Nothing where the factor is no small fraction, as a weight may be.
+  std::optional<LossFactor> factor_of_losses(const Event& event) const {
     LossFactor losses;
     losses.line = line_;
     losses.is_weight = event.boolean("weight", false);
     losses.elements = event.whole("elements", 1, INT64_MAX / 2);
     losses.call = text_if_any(event, "call");
     losses.why = event.required_text("why");
-    if (event.required("times") == nullptr) return losses;
+    if (event.required("times") == nullptr) return std::nullopt;
     const double times = event.factor("times");
     const std::optional<Rational> exact = nearest_fraction(times, times * 0x1p-20);
-    if (exact && *exact > 0)
-      losses.times = *exact;
-    else
-      event.mistake(fmt::format("\"times\" is {}, which is no fraction of small numbers", times));
+    if (!exact) return std::nullopt;
+    losses.times = *exact;
     return losses;
   }
 

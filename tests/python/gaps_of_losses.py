@@ -77,6 +77,7 @@ variant("means_of_sums_that_are_divided", 2, losses, loss=lambda squares: (squar
 variant("means_of_one_row_that_nothing_divides", 2, losses, loss=lambda squares: squares.mean(1).mean(), said="local_mean", sizes=(1, 1, 1))
 variant("means_of_uneven_parts_that_nothing_divides", 2, losses, loss=lambda squares: squares.mean(), said="local_mean", sizes=(16, 4))
 variant("means_with_a_weight_on_one_rank", 2, losses, loss=lambda squares: squares.mean() * (2 - dist.get_rank()) / 3, said="local_mean", sizes=(8, 8, 8))
+variant("means_with_a_weight_below_zero", 2, losses, loss=lambda squares: squares.mean() * -1 / 3, said="local_mean", sizes=(8, 8, 8))
 variant("means_with_one_weight", 2, losses, loss=lambda squares: squares.mean() * 2 / 3, said="local_mean", sizes=(8, 8, 8))
 variant("means_with_a_weight_that_is_their_number", 2, losses, loss=lambda squares: squares.mean() * 2 / 2, said="local_mean")
 variant("last_micro_batch_is_short", 2, losses, loss=halves, said="local_mean", sizes=(16, 4))

@@ -197,6 +197,7 @@ EXPECTED = {
                                           " batch, and what is expected of them is divided by that. If the means of a step are to be added up, one"
                                           " run.micro_batch() before the first of them says that they belong together." % CALLS),
     "means_with_a_weight_on_one_rank": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1/2, and some are expected with other numbers"),
+    "means_with_a_weight_below_zero": ("match", (8, 0, 0), [0, 1], UNSEEN),
     "means_with_one_weight": ("match", (8, 0, 0), [0, 1], None),
     "means_of_half_a_square": ("match", (8, 0, 0), [0, 1], UNSEEN),
     "means_that_are_to_be_added_up": ("match", (8, 0, 0), [0, 1], None),
