@@ -121,7 +121,8 @@ class Run:
         self.adapter.parameters.hook()
         if self.with_collectives:
             self.per_operation = collectives.cost_of_an_operation()
-            self.mode = collectives.Collectives(self.collective, Scaling(self), self.gradient_of if self.adapter.in_grad else None, self.roots.scaled)
+            self.mode = collectives.Collectives(self.collective, Scaling(self), self.gradient_of if self.adapter.in_grad else None,
+                                                self.roots.scaled if self.bits_tell else None)
             self.mode.__enter__()
         reference = weakref.ref(self)
         self.at_exit = lambda: reference() and reference().abandon()

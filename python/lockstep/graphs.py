@@ -15,8 +15,8 @@ SINK = "_DDPSinkBackward"  # through which DistributedDataParallel hands on all 
 SCALES = ("DivBackward0", "MulBackward0")
 MOST_TERMS = 64
 # What elements of a loss are made by, of which nothing before that is a factor on the loss.
-ELEMENTS = MEANS - {"MeanBackward0", "MeanBackward1"} | {"PowBackward0", "AbsBackward0", "LogSoftmaxBackward0", "LogBackward0", "LogSigmoidBackward0", "SoftplusBackward0",
-                                                        "LogsumexpBackward0"}
+ELEMENTS = MEANS - {"MeanBackward0", "MeanBackward1"} | {"PowBackward0", "AbsBackward0", "LogSoftmaxBackward0", "LogBackward0",
+                                                        "LogSigmoidBackward0", "SoftplusBackward0", "LogsumexpBackward0"}
 # What hands elements on, adds them up, or takes some of them.
 WITHIN = SAME | {"MeanBackward0", "MeanBackward1", "SumBackward0", "SumBackward1", "NegBackward0", "GatherBackward0", "SelectBackward0", "SliceBackward0",
                  "IndexBackward0", "TransposeBackward0", "PermuteBackward0", "UnsafeViewBackward0", "ExpandBackward0"}

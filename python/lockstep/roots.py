@@ -133,7 +133,7 @@ class Roots:
 
     def scaled(self, kind, by, frame):
         """A number of one element is about to be multiplied with `by`, or divided by it."""
-        number = float(by) if isinstance(by, (int, float)) or (isinstance(by, torch.Tensor) and by.numel() == 1 and by.device.type == "cpu") else None
+        number = float(by) if isinstance(by, (int, float)) or (type(by) is torch.Tensor and by.numel() == 1 and by.device.type == "cpu") else None
         while frame is not None and passes_on(self.sites.path(frame.f_code.co_filename), frame.f_code.co_name):
             frame = frame.f_back
         if number is not None and frame is not None and len(self.scales) < MOST_SCALES:
@@ -243,14 +243,15 @@ class Roots:
             return None
         first, is_said = self.all[0], not isinstance(self.run.loss, Told)
         factor = first.term[1] * count
-        found = {"call": first.site, "elements": sum(self.counts()["elements"])}
+        found = {"call": first.site, "elements": max(1, round(sum(self.counts()["elements"])))}
         if abs(factor - 1) < 1e-6:
             return dict(found, times=1, why="")
         if is_said and not first.numbers:
             return dict(found, times=count, why="calls backward on %d means, each of %s, and nothing divides them by %d"
                         % (count, counted(first.term[2], "element"), count))
         if is_said and (twice := self.twice()):
-            return dict(found, call=twice[0], times=1 / count, why="divides the losses of %d micro-batches by %d, and %s does it again" % (count, count, twice[1]))
+            return dict(found, call=twice[0], times=1 / count,
+                        why="divides the losses of %d micro-batches by %d, and %s does it again" % (count, count, twice[1]))
         if 0 < factor < math.inf and first.last == count and self.is_divided() and abs(factor * count - 1) > 1e-6:  # else it may be divided twice
             return self.weighted(dict(found, times=factor, weight=True), count)
         return None
