@@ -124,7 +124,7 @@ struct CaptureGap {
   bool of_all = true;           ///< what the optimizers get of no parameter is to be judged
   std::vector<int> parameters;  ///< else: of these; numbers as in SketchedTensor
   std::string why;              ///< a sentence without a period
-  /// Of an extraction: it is known to be wrong. If `of_all`, `parameters` are those that the rank has.
+  /// It is known to be wrong. Of an extraction, if `of_all`, `parameters` are those that the rank has.
   bool is_wrong = false;
   int line = 0;  ///< of that, of its event
 };

@@ -291,6 +291,8 @@ class Reader {
   void gap(const Event& event) {
     CaptureGap gap = read_gap(event);
     if (!gap.of_all) gap.parameters = declared(event, "parameters");
+    gap.is_wrong = !gap.of_all && event.boolean("wrong", false);
+    gap.line = line_;
     record_.gaps.push_back(std::move(gap));
   }
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a script does that a capture cannot know is undecided, with a sentence; what it can know is judged (docs/capture.md)."""
 
+import re
+
 import pytest
 
 from torch_ranks import HERE, PROGRAM, ran, torch_python
@@ -80,7 +82,8 @@ EXPECTED = {
                                        " micro-batches" + NOT_JUDGED % ALL),
     "norm_for_a_log": ("match", (8, 0, 0), [0, 1], None),
     "norm_below_the_limit": ("match", (8, 0, 0), [0, 1], None),
-    "clipped_before_the_reduction": ("undecided", (0, 0, 24), [0, 1, 2, 3], "in optimizer steps 0 and 2, " + CLIPPED + NOT_JUDGED % ALL),
+    "clipped_before_the_reduction": ("mismatch", (0, 8, 16), [0, 1, 2, 3], "in optimizer steps 0 and 2, " + CLIPPED + NOT_JUDGED % ALL),
+    "clipped_and_given_up": ("undecided", (0, 0, 16), [0, 1, 2, 3], "in optimizer steps 0 and 2, " + CLIPPED + NOT_JUDGED % ALL),
     "clipped_after_the_reduction": ("match", (8, 0, 0), [0, 1], None),
     "clipped_by_layers_and_values": ("match", (8, 0, 0), [0, 1], None),
     "clipped_with_a_loss_scale": ("match", (8, 0, 0), [0, 1], None),
@@ -278,10 +281,13 @@ def test_what_was_sampled_is_said(folder):
     assert verified(folder, "left_over").report["one_of"] == 1
 
 
-def test_gradients_that_are_clipped_while_more_is_added_are_not_judged_after_that(folder):
+def test_gradients_that_are_clipped_while_more_is_added_are_wrong_after_that(folder):
     found = verified(folder, "clipped_twice")
-    assert found.verdict == "undecided" and found.report["counts"]["wrong"] == 0, found.findings
-    assert any("gradients were clipped, and more was added to them before their optimizer stepped" in gap for gap in found.report["gaps"])
+    assert found.verdict == "mismatch" and found.report["counts"] == {"right": 0, "wrong": 8, "undecided": 8}
+    wrong, = [one for one in found.report["findings"] if one["verdict"] == "wrong"]
+    assert wrong["steps"] == [1, 3]
+    assert re.fullmatch(r"gradients were clipped at gaps_worker.py:\d+ in <lambda>, and more was added to them before their optimizer stepped: clip once, after"
+                        r" the last micro-batch", wrong["what"])
 
 
 @pytest.mark.parametrize("name, formula, expected, words", [

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch's own wrappers and none: DistributedDataParallel, FSDP2, DTensor parallelism, and collectives that a script calls."""
 
+import sys
+
 import torch
 
 from lockstep.collectives import run_uncompiled
@@ -102,6 +104,10 @@ class Plain:
         clipped = {id(tensor) for tensor in tensors}
         self.run.take_results([one for one in self.optimizers if any(id(tensor) in clipped for tensor in parameters_of([one]))])
         self.run.clipping.before(self.known(tensors), value)
+        frame = sys._getframe(1)
+        while frame is not None and self.run.roots.sites.path(frame.f_code.co_filename).startswith(("torch/", "lockstep/")):
+            frame = frame.f_back
+        self.run.gaps.clip_site = frame and self.run.roots.sites.innermost(frame)
         return True
 
     def after_clipping(self, tensors):
