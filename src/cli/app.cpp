@@ -156,9 +156,8 @@ int parse_arguments(const Command& command, const std::vector<std::string>& argu
     const std::string what = error.what();
     const std::size_t colon = what.find(": ");
     if (colon == std::string::npos) return complain(command, what);
-    const std::string behind = command.rest == nullptr ? "" : "; what is no option of lockstep itself stands after --";
-    return complain(command,
-                    fmt::format("found \"{}\", where no argument is left to give{}", what.substr(colon + 2), behind));
+    const std::string behind = command.rest == nullptr ? "" : fmt::format("; {} stands after --", command.rest_name);
+    return complain(command, fmt::format("unexpected argument \"{}\"{}", what.substr(colon + 2), behind));
   } catch (const CLI::RequiredError& error) {
     return complain(command, error.what() + choices_of(command, error.what()));
   } catch (const CLI::ParseError& error) {

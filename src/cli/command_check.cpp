@@ -89,8 +89,9 @@ Command check_command() {
       "parameters are wrong on which ranks, by formula and by hash, the rank grid around the steps that matter, and "
       "the step at which a gradient becomes wrong. A file from `lockstep extract` has no schedule: it says what the "
       "code of a training step does to its gradients (docs/extract.md). All ranks' programs are composed, and compared "
-      "with one device in the same way. Exit status 0 if everything matches, 1 if not, whatever the file's `expect` "
-      "says.";
+      "with one device in the same way. Exit status 0 if everything matches, 1 if something is wrong or "
+      "undecided, whatever the file's `expect` says, 2 for a mistake in what was given, 3 for a failure of the machine "
+      "or of lockstep, 4 where there is nothing to check.";
   command.examples = {
       {"lockstep check scenario.json", "check one scenario"},
       {"lockstep check -q scenarios/", "every scenario of a folder, one line each"},

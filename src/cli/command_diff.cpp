@@ -170,32 +170,29 @@ Command diff_command() {
       {"lockstep diff expected.json step.json", "a scenario against the code that is to do what it says"},
       {"lockstep diff main.json pull-request.json", "the code itself, which `lockstep extract` has looked at twice"},
   };
-  std::vector<OptionRow> output;
-  for (OptionRow& row : arguments->output_rows()) {
-    if (row.flags != "-q,--quiet") output.push_back(std::move(row));
-  }
-  command.options =
-      join({{{"FILES",
-              "",
-              "The old scenario and the new one; or one, with --old or --new; or two extractions; or a scenario and an "
-              "extraction.",
-              {},
-              &arguments->files},
-             {"--old",
-              "KEY=VALUE",
-              "Change this in the old one: an option of its framework, framework itself, an axis or "
-              "micro_batches, such as dp=4, or a key with dots. May be given several times.",
-              {},
-              &arguments->old_changes},
-             {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes},
-             {"--name",
-              "SCENARIO=CODE",
-              "What the code calls a parameter of the scenario, against an extraction; * stands for the "
-              "same text in both. May be given several times.",
-              {},
-              &arguments->names},
-             {"--this-layout", "", "Compare the layout at hand alone.", {}, &arguments->this_layout}},
-            std::move(output)});
+  command.options = join(
+      {{{"FILES",
+         "",
+         "The old scenario and the new one; or one, with --old or --new; or two extractions; or a scenario and an "
+         "extraction.",
+         {},
+         &arguments->files},
+        {"--old",
+         "KEY=VALUE",
+         "Change this in the old one: an option of its framework, framework itself, an axis (two layouts of different "
+         "size cannot be compared: change it in both), micro_batches, such as micro_batches=4, or a key with dots. May "
+         "be given several times.",
+         {},
+         &arguments->old_changes},
+        {"--new", "KEY=VALUE", "The same in the new one.", {}, &arguments->new_changes},
+        {"--name",
+         "SCENARIO=CODE",
+         "What the code calls a parameter of the scenario, against an extraction; * stands for the "
+         "same text in both. May be given several times.",
+         {},
+         &arguments->names},
+        {"--this-layout", "", "Compare the layout at hand alone.", {}, &arguments->this_layout}},
+       arguments->output_rows_without({"-q,--quiet"})});
   command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };
   return command;

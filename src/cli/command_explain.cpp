@@ -73,7 +73,7 @@ Command explain_command() {
               &arguments->parameter},
              {"-s,--step", "STEP", "Only what this step leaves; STEP[N] in micro-batch N.", {}, &arguments->step},
              {"--all", "", "Every range of elements and micro-batch, not only the first ones.", {}, &arguments->all}},
-            arguments->output_rows({"text", "json", "svg"})});
+            arguments->output_rows_without({"-q,--quiet"}, {"text", "json", "svg"})});
   command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.uses_loops = true;

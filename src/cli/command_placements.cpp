@@ -48,12 +48,8 @@ Command placements_command() {
       {"lockstep placements scenario.json", "a table of parameters and axes"},
       {"lockstep placements -f json scenario.json", "the same for a program"},
   };
-  std::vector<OptionRow> output;
-  for (OptionRow& row : arguments->output_rows()) {
-    if (row.flags != "-q,--quiet" && row.flags != "-v,--verbose") output.push_back(std::move(row));
-  }
   command.options = join({{{"FILE", "", std::string(file_help), {}, &arguments->file}},
-                          std::move(output),
+                          arguments->output_rows_without({"-q,--quiet", "-v,--verbose"}),
                           {{"--seed", "N", "Seed of the parameters and tokens.", {}, &arguments->seed}}});
   command.options.push_back(set_row());
   command.options.push_back(include_row());

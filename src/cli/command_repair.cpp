@@ -204,7 +204,7 @@ Command repair_command() {
         {"--write", "", "Add the repair to FILE's edits, and keep what was there as FILE.orig.", {}, &arguments->write},
         {"--to", "NEW", "Write the repaired scenario to NEW.", {}, &arguments->to},
         {"--take", "N", "Which repair --write and --to take; default 1.", {}, &arguments->take}},
-       arguments->output_rows()});
+       arguments->output_rows_without({"-q,--quiet"})});
   command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.uses_loops = true;

@@ -99,7 +99,7 @@ Command show_command() {
               &arguments->file,
               shown_words()},
              {"--resolved", "", "Print the scenario with plain parameters and plain steps.", {}, &arguments->resolved}},
-            arguments->output_rows()});
+            arguments->output_rows_without({"-q,--quiet"})});
   command.options.push_back(set_row());
   command.options.push_back(include_row());
   command.run = [arguments] { return run(*arguments); };

@@ -93,6 +93,13 @@ std::vector<OptionRow> CommonOptions::output_rows(const std::vector<std::string>
   };
 }
 
+std::vector<OptionRow> CommonOptions::output_rows_without(const std::set<std::string>& flags,
+                                                          const std::vector<std::string>& kinds) {
+  std::vector<OptionRow> rows = output_rows(kinds);
+  std::erase_if(rows, [&](const OptionRow& row) { return flags.contains(row.flags); });
+  return rows;
+}
+
 OptionRow CommonOptions::report_row() {
   return {
       "--report", "KIND=FILE", "Write another report to FILE, in any format of --format; may be given several times.",

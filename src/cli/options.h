@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,9 @@ struct CommonOptions {
 
   /// -f, -o, --color, -q, -v; with the kinds of -f.
   std::vector<OptionRow> output_rows(const std::vector<std::string>& kinds = {"text", "json"});
+  /// The same without those for which the command has no use.
+  std::vector<OptionRow> output_rows_without(const std::set<std::string>& flags,
+                                             const std::vector<std::string>& kinds = {"text", "json"});
   OptionRow report_row();                ///< --report
   std::vector<OptionRow> report_rows();  ///< --report, --all, --timeline
   std::vector<OptionRow> gate_rows();    ///< --exit-zero, --summary

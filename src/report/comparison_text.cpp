@@ -99,8 +99,10 @@ class TextComparison {
       };
       const bool both = std::any_of(proof.refused.begin(), proof.refused.end(), is_the_same);
       if (both && one.side == "new") continue;
-      write_(fmt::format("  {} {} is refused by {}: {}\n", name_of(one.refused.axis), one.refused.sizes.front(),
-                         both ? "both" : fmt::format("the {} one", one.side), one.refused.why));
+      const bool more = one.refused.sizes.size() > 1 || one.refused.from;
+      write_(fmt::format("  {} {} {} refused by {}: {}\n", name_of(one.refused.axis), one.refused.sizes.front(),
+                         more ? "and others are" : "is", both ? "both" : fmt::format("the {} one", one.side),
+                         one.refused.why));
     }
     constexpr std::size_t most_limits = 3;
     for (std::size_t i = 0; i < proof.limits.size(); ++i) {

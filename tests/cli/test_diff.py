@@ -282,12 +282,12 @@ def test_sizes_that_one_refuses_are_listed(run, tmp_path):
     result = run("diff", old, new)
     assert ("  For every size: other gradients for every size, of the sizes that both allow (open: dp, micro_batches).\n"
             in result.stdout)
-    assert "  dp 1 is refused by the new one: coordinate 2 is not on axis \"dp\", which has size 1\n" in result.stdout
+    assert "  dp 1 and others are refused by the new one: coordinate 2 is not on axis \"dp\", which has size 1\n" in result.stdout
     every = json.loads(run("diff", old, new, "-f", "json").stdout)["every_size"]
     assert every["refused"][0]["by"] == "new" and every["refused"][0]["size"] == 1
     # What both refuse is not the old one's alone.
     result = run("diff", new, new)
-    assert "  dp 1 is refused by both: coordinate 2 is not on axis \"dp\", which has size 1\n" in result.stdout
+    assert "  dp 1 and others are refused by both: coordinate 2 is not on axis \"dp\", which has size 1\n" in result.stdout
     assert "refused by the" not in result.stdout
     every = json.loads(run("diff", new, new, "-f", "json").stdout)["every_size"]
     assert [(one["by"], one["axis"], one["size"]) for one in every["refused"]] == [("old", "dp", 1), ("new", "dp", 1)]

@@ -238,7 +238,7 @@ def test_a_removed_key_need_not_belong_to_the_op(run, tmp_path):
         (["completion"], "lockstep completion: SHELL is required: one of bash, zsh, fish"),
         (["help", "chek"], 'lockstep: there is no command "chek"; did you mean "check"?'),
         (["man", "chek"], 'there is no command "chek"; did you mean "check"?'),
-        (["schema", "first.json"], 'lockstep schema: found "first.json", where no argument is left to give'),
+        (["schema", "first.json"], 'lockstep schema: unexpected argument "first.json"'),
         (["repair", "first.json", "--take", "2"], "--take says which repair --write or --to writes; give one of these too"),
         (["show", "gpt2"], 'there is no file gpt2; did you mean "model:gpt2"?'),
         (["show", "framework:megatrom"], 'there is no framework "megatrom"; did you mean "megatron"?'),

@@ -419,7 +419,7 @@ def test_it_names_what_is_missing_in_the_command():
     for arguments, said in ((["--ranks", "4"], "the script is missing"), (["--", "x.py"], "--ranks is missing"),
                             (["--ranks", "4", "--", "no.py"], "no.py: there is no such script"),
                             (["--ranks", "4", "--mesh", "dp4", "--", __file__], '--mesh dp4: expected sizes by axis'),
-                            (["--ranks", "4", "train.py"], 'found "train.py", where no argument is left to give; what is no option of lockstep itself stands'),
+                            (["--ranks", "4", "train.py"], 'unexpected argument "train.py"; SCRIPT [ARGUMENTS...] stands after --'),
                             (["--ranks", "4", "-o", "/no/folder/x.json", "--", __file__], "cannot write to /no/folder/x.json: there is no folder /no"),
                             (["--ranks", "4", "-o", __file__, "--", __file__], "which it is about; give it another name"),
                             (["--ranks", "4", "--no-cache", "--cache", "x", "--", __file__], "--no-cache and --cache exclude each other"),
