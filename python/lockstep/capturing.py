@@ -107,8 +107,6 @@ class Run:
             self.recorder.event("parameter", parameter.described())
         if self.loss_note:
             self.recorder.event("note", {"text": self.loss_note})
-        if self.bits_tell and self.adapter.holds_plain and (left_out := self.adapter.left_out()):
-            self.recorder.event("note", {"text": left_out})
         self.recorder.flush()
         self.step = self.steps = 0
         self.gaps = Gaps(self)
@@ -121,8 +119,7 @@ class Run:
         self.adapter.parameters.hook()
         if self.with_collectives:
             self.per_operation = collectives.cost_of_an_operation()
-            self.mode = collectives.Collectives(self.collective, Scaling(self), self.gradient_of if self.adapter.in_grad else None,
-                                                self.roots.scaled if self.bits_tell else None)
+            self.mode = collectives.Collectives(self.collective, Scaling(self), self.gradient_of if self.adapter.in_grad else None)
             self.mode.__enter__()
         reference = weakref.ref(self)
         self.at_exit = lambda: reference() and reference().abandon()
@@ -268,7 +265,6 @@ class Run:
                 self.depth -= 1
                 if self.depth == 0 and self.active():
                     self.settle()
-                    self.roots.end_pass(self.gaps.yielded)
                     self.gaps.after_pass()
         return backward
 
@@ -416,7 +412,6 @@ class Run:
         for why, numbers in ((self.roots.not_divided() if self.bits_tell else None, []), (self.pipelines.not_divided(), None)):
             if why:
                 self.gaps.say(why, numbers)
-        losses = self.roots.times() if self.bits_tell else None
         self.roots.end_step()
         optimizers = self.adapter.optimizers
         idle = [optimizer for optimizer in optimizers if id(optimizer) not in self.stepped]
@@ -424,8 +419,6 @@ class Run:
         self.gaps.finish_step(idle, [optimizers[number] for number in self.taken])
         self.recorder.sketches(self.step, self.rows, self.wide)  # first: a step that has its line has its sketches
         step = {"step": self.step, "micro_batches": len(self.tokens), "tokens": self.tokens}
-        if losses is not None:
-            step["losses"] = losses
         if self.skipped and len(self.skipped) == len(self.adapter.optimizers):
             step["skipped"] = True
         if zeroed:

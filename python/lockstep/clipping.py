@@ -15,7 +15,6 @@ class Clipping:
         self.forget()
 
     def forget(self):
-        self.first = {}  # by parameter and piece: the lanes before the first clipping
         self.left = {}  # by parameter and piece: the hash's lanes after the last clipping, None without a gradient
 
     def lines(self):
@@ -68,13 +67,6 @@ class Clipping:
         with torch.no_grad(), self.run.not_followed():
             known = self.lines()
             self.left.update((key, lanes) for key, lanes in self.lanes(parameters).items() if key in known)
-            for key, (_, lanes) in known.items():
-                self.first.setdefault(key, lanes)
-
-    def has_changed(self, parameter):
-        """Whether clipping has made something else of its gradient in this step."""
-        pairs = [(self.first.get(key), lanes) for key, lanes in self.left.items() if key[0] == parameter.number]
-        return any(first is not None and lanes is not None and first.device == lanes.device and not torch.equal(first, lanes) for first, lanes in pairs)
 
     def before_step(self, optimizer):
         if self.left:

@@ -34,8 +34,6 @@ FUNCTIONAL = {
     "reduce_scatter_tensor_coalesced": "reduce_scatter",
     "all_to_all_single": "all_to_all", "broadcast": "broadcast", "broadcast_": "broadcast", "isend": "send", "irecv": "recv",
 }
-# What multiplies or divides a loss.
-SCALES = {torch.ops.aten.div.Tensor: "DivBackward0", torch.ops.aten.mul.Tensor: "MulBackward0"}
 # Who gathers weights within backward passes, which no gradient is a copy of.
 GATHERS_WEIGHTS = ("torch/distributed/fsdp/", "torch/distributed/_composable/fsdp/", "deepspeed/", "megatron/core/distributed/")
 # By the numbers of c10d's ReduceOp.
@@ -133,12 +131,11 @@ def described(function, arguments, keys, groups):
 
 class Collectives(TorchDispatchMode):
     """Tells `record(description)` of each collective before it is issued, and counts the operations that passed. `scaling`, where there is one, looks
-    at those before which gradients are in memory. `gradient_of`: see Carried. `scaled`, where there is one, is told by what a number of one element is
-    about to be divided or multiplied, and the frame that does."""
+    at those before which gradients are in memory. `gradient_of`: see Carried."""
 
-    def __init__(self, record, scaling=None, gradient_of=None, scaled=None):
+    def __init__(self, record, scaling=None, gradient_of=None):
         super().__init__()
-        self.scaling, self.scaled = scaling, scaled
+        self.scaling = scaling
         self.supports_higher_order_operators = True
         self.record = record
         self.sites, self.groups, self.carried = CallSites(), Groups(), Carried(gradient_of)
@@ -169,8 +166,6 @@ class Collectives(TorchDispatchMode):
                 return NotImplemented
             if func.namespace in ("c10d", "_c10d_functional"):
                 return self.issue(func, args, kwargs or {})
-            if func in SCALES and self.scaled is not None and isinstance(args[0], torch.Tensor) and args[0].dim() == 0:
-                self.scaled(SCALES[func], args[1], sys._getframe(1))
             if (self.carried.storages or self.mixed.storages) and not self.carried.paused:
                 if self.scaling is not None and self.carried.storages:
                     self.scaling.look(func, args, self.carried, self.sites.innermost)

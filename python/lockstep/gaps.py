@@ -24,8 +24,6 @@ class Gaps:
     def __init__(self, run):
         self.run, self.thread, self.first = run, threading.get_ident(), True
         self.clipped = {}  # parameters by number: clipped since their optimizer stepped
-        self.early = {}  # of these, such as the next backward pass adds to what clipping has left
-        self.clip_site = None  # who clipped last
         self.stepping = None  # the step whose results an optimizer steps with now
         self.asking = 0  # within torch.autograd.grad
         self.nested = 0  # and that within a backward pass
@@ -81,7 +79,6 @@ class Gaps:
             if left:
                 self.say("gradients of before the capture are not zero as its first backward pass begins", left)
         self.first = False
-        self.early = {number: parameter for number, parameter in self.early.items() if self.stands(parameter)}
         self.look_for_zeroed(self.run.micro if self.run.told else self.run.micro + 1)
 
     def after_pass(self):
@@ -264,20 +261,11 @@ class Gaps:
                 self.say("gradients were clipped, and the next backward pass came before any optimizer stepped with them: clip once, after the last"
                          " micro-batch", early)
         if self.clipped:
-            wrong = set(self.early) & set(self.clipped) & self.passed - self.asked if self.run.stepped and not self.run.skipped else set()
-            if wrong:
-                self.write({"step": self.run.step, "parameters": sorted(wrong), "wrong": True,
-                            "why": "gradients were clipped%s, and more was added to them before their optimizer stepped: clip once, after the last"
-                                   " micro-batch" % (" at " + self.clip_site if self.clip_site else "")})
-            if set(self.clipped) - wrong:
-                self.say("gradients were clipped, and more was added to them before their optimizer stepped", set(self.clipped) - wrong)
+            self.say("gradients were clipped, and more was added to them before their optimizer stepped", self.clipped)
         owned_by = self.run.adapter.owned_by
         if self.clipped:
             for optimizer in taken:
                 for parameter in owned_by(optimizer) if optimizer not in idle else ():
                     self.clipped.pop(parameter.number, None)
-                    self.early.pop(parameter.number, None)
-        if self.run.adapter.in_grad and not self.run.stepped:
-            self.early.update((parameter.number, parameter) for optimizer in taken for parameter in owned_by(optimizer) if self.run.clipping.has_changed(parameter))
         self.clipped.update((parameter.number, parameter) for optimizer in taken if optimizer in idle for parameter in owned_by(optimizer))
         self.new_step()

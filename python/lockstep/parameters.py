@@ -35,7 +35,6 @@ class Parameter:
         self.placed = placed_along(held)
         self.sampled = False  # whether a part of its elements alone is measured
         self.box = None  # what this rank holds of it, where the script has cut a plain tensor and says how
-        self.hooked_before = False  # whether somebody's hook sees gradients before we do, and may change them
         self.constant = False  # whether it begins with one number everywhere
         self.start = None  # the hash of what this rank holds as the capture begins, where copies are to be compared
 
@@ -188,7 +187,6 @@ class Parameters:
         if not tensor.requires_grad or (known is not None and known() is tensor):
             return
         self.hooked[id(tensor)] = weakref.ref(tensor)
-        parameter.hooked_before = parameter.hooked_before or bool(tensor._backward_hooks)
         handle = tensor.register_hook(lambda gradient: self.contribute(parameter, gradient))
         if self.first:
             hooks = tensor._backward_hooks  # autograd goes through them in the order of their insertion, whatever move_to_end says

@@ -6,9 +6,9 @@ import sys
 
 import torch
 
-from lockstep.graphs import MEAN, SUM, terms_of
 from lockstep.measuring import unseen
 from lockstep.optimizers import Replaced
+from lockstep.roots import MEAN, SUM, terms_of
 
 SCHEDULES = ("PipelineScheduleSingle", "PipelineScheduleMulti")
 BACKWARD = ("backward_one_chunk", "backward_weight_one_chunk")  # the second where a schedule puts off the gradients of weights

@@ -1,27 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
 """By what a script divides the means that it calls backward on, as far as autograd's graph says it: a step of several micro-batches needs their mean."""
 
-import linecache
-import math
-import re
 import sys
+from math import prod
 from typing import NamedTuple
 
 import torch
 
 from lockstep.collectives import CallSites
-from lockstep.frames import passes_on
-from lockstep.graphs import is_plain, last_divisor, mean_of, MEAN, numbers_of, SUM, term_of
 from lockstep.losses import Told
 from lockstep.measuring import unseen
 
+# What yields a mean, with `_saved_reduction` 1 where there are others.
+MEANS = {"MeanBackward0", "MeanBackward1", "NllLossBackward0", "NllLoss2DBackward0", "MseLossBackward0", "BinaryCrossEntropyBackward0",
+         "BinaryCrossEntropyWithLogitsBackward0", "SmoothL1LossBackward0", "HuberLossBackward0"}
+MEAN, SUM = 1, 2  # `_saved_reduction` of these
+# What hands a number on.
+SAME = {"ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "UnsqueezeBackward0", "CloneBackward0", "AliasBackward0"}
+SINK = "_DDPSinkBackward"  # through which DistributedDataParallel hands on all that its model returns
+SCALES = ("DivBackward0", "MulBackward0")
+MOST_TERMS = 64
 # Who divides a loss by the micro-batches before it calls backward: files and functions of frameworks.
 DIVIDERS = {("accelerate/accelerator.py", "backward"), ("deepspeed/runtime/engine.py", "backward")}
 # Numbers by which losses are divided for other reasons as well: half a square, the mean of two or four losses.
 WEIGHTS = (2, 4)
-MOST_SCALES = 64
-# How a script calls the number of micro-batches where it divides by it.
-BY_MICRO_BATCHES = re.compile(r"/=?\s*[\w.\[\]'\"(]*(accum|micro)", re.IGNORECASE)
+
+
+def only_input_of(node):
+    following = [one for one, _ in node.next_functions if one is not None]
+    return following[0] if len(following) == 1 else None
+
+
+def number_of(node):
+    """What a tensor is multiplied with or divided by; None where that is no single number on the CPU."""
+    other = getattr(node, "_saved_other", None)
+    return float(other) if isinstance(other, torch.Tensor) and other.numel() == 1 and other.device.type == "cpu" else None
+
+
+def scaled_from(node, factor):
+    """Of a node that scales a number or hands it on: the node before, and the factor with what this one makes of it. None where it does something else."""
+    name = type(node).__name__
+    other = number_of(node) if name in SCALES else 1.0 if name in SAME else None
+    return (only_input_of(node), factor / other if name == "DivBackward0" else factor * other) if other else None
+
+
+def is_scaled_within(mean):
+    """Whether each element that a mean is made of was multiplied by a number before: a script may divide there as well."""
+    node = only_input_of(mean)
+    while node is not None and type(node).__name__ in (*SCALES, *SAME):
+        if type(node).__name__ in SCALES and number_of(node) not in (None, 1.0):
+            return True
+        node = only_input_of(node)
+    return False
+
+
+def reduction_of(node):
+    """Whether it yields a mean or a sum of elements; None where it is not known to be either."""
+    name = type(node).__name__
+    return getattr(node, "_saved_reduction", MEAN) if name in MEANS else SUM if name in ("SumBackward0", "SumBackward1") else None
+
+
+def elements_of(node):
+    """Of how many elements it is a mean or a sum, those that are ignored left out; None where the graph does not say it."""
+    sizes, weight = getattr(node, "_saved_self_sym_sizes", None), getattr(node, "_saved_total_weight", None)
+    if sizes is not None:
+        return prod(map(int, sizes))
+    if "Nll" in type(node).__name__:
+        return float(weight) if isinstance(weight, torch.Tensor) and weight.device.type == "cpu" and reduction_of(node) == MEAN else None
+    values = getattr(node, "_saved_self", None)
+    return values.numel() if isinstance(values, torch.Tensor) else None
+
+
+def last_divisor(root):
+    """By what a loss is divided last of all, but for a scale that it is multiplied with after that; None where it is not."""
+    node = root.grad_fn
+    while node is not None and type(node).__name__ in (*SCALES, *SAME):
+        if type(node).__name__ == "DivBackward0":
+            return number_of(node)
+        node = only_input_of(node)
+    return None
 
 
 def divides(frame, sites):
@@ -33,18 +90,39 @@ def divides(frame, sites):
     return False
 
 
-def counted(number, what):
-    return "%d %s%s" % (number, what, "" if number == 1 else "s")
+def term_of(root):
+    """Whether this loss is a mean or a sum of elements, what that is multiplied with, and the elements of a sum where they are known; None where the graph
+    does not say that it is one."""
+    node, place, factor = root.grad_fn, root.output_nr, 1.0
+    while node is not None:
+        if reduction_of(node) is not None:
+            return None if is_scaled_within(node) else (reduction_of(node), factor, elements_of(node))
+        edges = node.next_functions
+        if type(node).__name__ == SINK:
+            node, place = edges[place] if place < len(edges) else (None, 0)
+            continue
+        scaled = scaled_from(node, factor)
+        node, factor = scaled if scaled is not None else (None, 0)
+        place = next((place for one, place in edges if one is not None), 0)
+    return None
 
 
-class Scale(NamedTuple):
-    """Of a number of one element, such as a loss, by a number."""
-
-    kind: str  # the name that autograd's graph has for it
-    number: float
-    site: object  # who does
-    framed: bool  # divides()
-    named: bool  # the line divides by what it calls micro-batches or accumulation
+def terms_of(root):
+    """What this loss adds up: of each whether it is a mean or a sum of elements, and what that is multiplied with; None where the graph does not say it."""
+    found, left = [], [(root.grad_fn, 1.0)]
+    while left:
+        node, factor = left.pop()
+        if len(found) + len(left) > MOST_TERMS:
+            return [None]
+        if reduction_of(node) is not None:
+            found.append(None if is_scaled_within(node) else (reduction_of(node), factor))
+        elif (one := scaled_from(node, factor)) is not None:
+            left.append(one)
+        elif type(node).__name__ == "AddBackward0" and getattr(node, "_saved_alpha", None) == 1:
+            left += [(one, factor) for one, _ in node.next_functions if one is not None]
+        else:
+            found.append(None)
+    return found
 
 
 class Root(NamedTuple):
@@ -57,10 +135,6 @@ class Root(NamedTuple):
     last: object  # last_divisor()
     framed: bool  # divides()
     exchanged: bool  # between the model's call and this, collectives were called: a loss may be of what other ranks have
-    plain: bool  # nothing multiplies what the mean is made of, and no hook its gradient
-    numbers: tuple  # numbers_of(), without the loss scale
-    scales: tuple  # Scale, since the pass before
-    owners: set  # parameters that the pass yields something of, by number
 
     def divisor(self):
         """What the elements' sum is divided by, where that is a whole number."""
@@ -79,7 +153,6 @@ class Roots:
         self.run, self.sites = run, CallSites()
         self.rows, self.seen = 0, set()  # since the pass before; of all optimizer steps before, how their losses were divided
         self.elements = 0  # of which the losses of all optimizer steps before were means
-        self.scales = []  # since the pass before
         self.forget()
 
     def forget(self):
@@ -106,39 +179,16 @@ class Roots:
         # An iterator is autograd's to use up, and frameworks' own passes have other arguments.
         roots = [tensors] if isinstance(tensors, torch.Tensor) else tensors if isinstance(tensors, (list, tuple)) else ()
         term = last = None
-        plain, numbers = False, ()
         if len(roots) == 1 and isinstance(roots[0], torch.Tensor) and roots[0].numel() == 1 and gradients is None and self.run.pipelines.divisor is None:
             with unseen(roots[0]):  # numbers that stand in the graph are no tensors for a dispatch mode
                 term = term_of(roots[0])
                 last = last_divisor(roots[0])
-                if term is not None and term[0] == MEAN:
-                    mean = mean_of(roots[0])
-                    plain = not roots[0]._backward_hooks and is_plain(mean)
-                    numbers = tuple(one for one in numbers_of(roots[0]) if one[1] != 1)
         if term is not None:
             scale = (self.run.scaler.scale or 1.0) * getattr(self.run.loss, "factor", 1)
             term = (term[0], term[1] / scale, term[2])
-            if self.run.scaler.scale is not None and numbers[:1] == (("MulBackward0", self.run.scaler.scale),):
-                numbers = numbers[1:]
         frame = sys._getframe(1)
-        self.all.append(Root(self.run.micro, term, self.rows or None, self.sites.innermost(frame), last, divides(frame, self.sites), self.exchanged, plain,
-                             numbers, tuple(self.scales), set()))
-        self.rows, self.within, self.exchanged, self.scales = 0, False, False, []
-
-    def end_pass(self, yielded):
-        """A backward pass has ended that yielded gradients of these parameters."""
-        if self.all:
-            self.all[-1].owners.update(yielded)
-        self.scales = []  # autograd's own
-
-    def scaled(self, kind, by, frame):
-        """A number of one element is about to be multiplied with `by`, or divided by it."""
-        number = float(by) if isinstance(by, (int, float)) or (type(by) is torch.Tensor and by.numel() == 1 and by.device.type == "cpu") else None
-        while frame is not None and passes_on(self.sites.path(frame.f_code.co_filename), frame.f_code.co_name):
-            frame = frame.f_back
-        if number is not None and frame is not None and len(self.scales) < MOST_SCALES:
-            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-            self.scales.append(Scale(kind, number, self.sites.innermost(frame), divides(frame, self.sites), BY_MICRO_BATCHES.search(line) is not None))
+        self.all.append(Root(self.run.micro, term, self.rows or None, self.sites.innermost(frame), last, divides(frame, self.sites), self.exchanged))
+        self.rows, self.within, self.exchanged = 0, False, False
 
     def are_parts(self):
         """Whether each micro-batch of the step has one backward pass, all of them from one line."""
@@ -194,7 +244,7 @@ class Roots:
     def not_divided(self):
         """Why what the optimizers get is several times a mean over the batch, or a part of it, as it seems; None where nothing says so."""
         count = len(self.run.tokens)
-        if self.run.loss != "local_mean" or count < 2 or self.times() is not None:
+        if self.run.loss != "local_mean" or count < 2:
             return None
         division, words = self.division()
         if self.run.told and words != "tokens":
@@ -204,80 +254,17 @@ class Roots:
                     " a framework, the gradient is 1/%d of its mean" % (self.all[0].site, count, count * count, count, count))
         if division != NOT:
             return None
-        if words is None and any(root.last not in (None, 1) for root in self.all):
-            return ("%s calls backward on %d means that are multiplied and divided by one number: whether they are divided by their number of %d is not known"
-                    % (self.all[0].site, count, count))
         if words is not None:
             return ("%s calls backward on %d sums, each divided by the %s of its own micro-batch, and not by those of all: if they are parts of one batch, the"
                     " gradient is %d times its mean" % (self.all[0].site, count, words, count))
         return ("%s calls backward on %d means that it does not divide by %d: if they are parts of one batch, the gradient is %d times its mean; if they are"
                 " to be added up, one run.micro_batch() before the first of them says that they belong together" % (self.all[0].site, count, count, count))
 
-    def are_equal_means(self):
-        """Whether the losses of the step are means of as many elements and rows each, times one number, of whose gradients nothing else is a part."""
-        if not self.are_parts() or any(root.term is None or root.term[0] != MEAN or not root.plain for root in self.all):
-            return False
-        alike = [{root.term[1] for root in self.all}, {root.term[2] for root in self.all}, {root.rows for root in self.all},
-                 {frozenset(root.owners) for root in self.all}, {root.numbers for root in self.all}]
-        hooked = any(parameter.hooked_before for parameter in self.run.adapter.parameters.all)
-        return all(len(one) == 1 for one in alike) and None not in alike[1] | alike[2] and not hooked
-
-    def twice(self):
-        """(The place where the script divides the losses by the micro-batches, that of the framework which does it again), where that is certain."""
-        count = len(self.all)
-        if not all(root.framed and root.numbers == (("DivBackward0", float(count)),) * 2 for root in self.all):
-            return None
-        found = self.places(("DivBackward0", count))
-        return tuple(one.site for one in found) if [one.framed for one in found] == [False, True] and found[0].named else None
-
-    def places(self, scale):
-        """The Scale of (operation, number), the same in all micro-batches, in their order; none where these differ."""
-        found = [tuple(one for one in root.scales if one[:2] == scale) for root in self.all]
-        return found[0] if len(set(found)) == 1 else ()
-
-    def times(self):
-        """What the losses of the step are times a mean over a rank's part of the batch, as far as graphs say it for certain: what a "step" line says of
-        them; None where they do not."""
-        count = len(self.run.tokens)
-        if self.run.loss != "local_mean" or count < 2 or self.run.told or not self.are_equal_means():
-            return None
-        first, is_said = self.all[0], not isinstance(self.run.loss, Told)
-        factor = first.term[1] * count
-        found = {"call": first.site, "elements": max(1, round(sum(self.counts()["elements"])))}
-        if abs(factor - 1) < 1e-6:
-            return dict(found, times=1, why="")
-        if is_said and not first.numbers:
-            return dict(found, times=count, why="calls backward on %d means, each of %s, and nothing divides them by %d"
-                        % (count, counted(first.term[2], "element"), count))
-        if is_said and (twice := self.twice()):
-            return dict(found, call=twice[0], times=1 / count,
-                        why="divides the losses of %d micro-batches by %d, and %s does it again" % (count, count, twice[1]))
-        if 0 < factor < math.inf and first.last == count and self.is_divided() and abs(factor * count - 1) > 1e-6:  # else it may be divided twice
-            return self.weighted(dict(found, times=factor, weight=True), count)
-        return None
-
-    def is_divided(self):
-        """Whether the last division of the losses is for the micro-batches: by a framework, or by a number that is called so, or is no usual weight."""
-        count = len(self.all)
-        found = self.places(("DivBackward0", count))
-        return (getattr(self.run.loss, "divides", False) or count not in WEIGHTS or all(root.framed for root in self.all)
-                or len(found) == 1 and found[0].named)
-
-    def weighted(self, found, count):
-        """With the words, and the place where it is known, of what scales losses that are divided by the micro-batches as well."""
-        others = [one for one in self.all[0].numbers if one != ("DivBackward0", count)]
-        places = self.places(others[0]) if len(others) == 1 else ()
-        if len(places) == 1:
-            return dict(found, call=places[0].site, why="%s by %g the losses of %d micro-batches, which are divided by %d as well"
-                        % ("divides" if others[0][0] == "DivBackward0" else "multiplies", others[0][1], count, count))
-        return dict(found, why="calls backward on %d means that are divided by %d, and multiplied by %g as well" % (count, count, found["times"]))
-
     def end_step(self):
         """An optimizer step ends that nobody skips."""
         if self.all:
             self.elements += sum(self.counts().get("elements", ()))
-            division = self.division()[0] or (ALL if self.times() is not None else None)
-            self.seen.add((division, len(self.run.tokens) > 1 and self.are_parts(), self.is_certain()))
+            self.seen.add((self.division()[0], len(self.run.tokens) > 1 and self.are_parts(), self.is_certain()))
         self.forget()
 
     def loss(self):

@@ -72,15 +72,6 @@ struct SketchedTensor {
   bool changed = false;                 ///< of a result: the optimizer steps with something else than clipping left
 };
 
-/// What the losses of a rank's optimizer step are times the mean over its part of the batch, as their graphs show it.
-struct LossFactor {
-  Rational times = 1;
-  bool is_weight = false;     ///< they are divided by the micro-batches as well, so that it may be a weight
-  std::int64_t elements = 0;  ///< of all its means
-  std::string call, why;      ///< who calls backward; what of it makes the factor
-  int line = 0;               ///< of its event
-};
-
 /// One optimizer step of a rank.
 struct RankStep {
   bool complete = false;     ///< its "step" line is there
@@ -89,7 +80,6 @@ struct RankStep {
   std::vector<int> waiting;  ///< parameters whose optimizers did not step in it; numbers as in SketchedTensor
   int micro_batches = 0;
   std::vector<std::optional<std::int64_t>> tokens;  ///< by micro-batch
-  std::optional<LossFactor> losses;                 ///< none: not known
   std::vector<SketchedTensor> contributions, results;
   /// The dtype with the fewest digits in which a collective carried gradients, and by parameter where it is known
   /// which.
@@ -124,7 +114,7 @@ struct CaptureGap {
   bool of_all = true;           ///< what the optimizers get of no parameter is to be judged
   std::vector<int> parameters;  ///< else: of these; numbers as in SketchedTensor
   std::string why;              ///< a sentence without a period
-  /// It is known to be wrong. Of an extraction, if `of_all`, `parameters` are those that the rank has.
+  /// Of an extraction: it is known to be wrong. If `of_all`, `parameters` are those that the rank has.
   bool is_wrong = false;
   int line = 0;  ///< of that, of its event
 };

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <iterator>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "src/base/at.h"
@@ -63,10 +62,7 @@ Expected::Expected(const CapturedRun& run, std::optional<CapturedLoss> loss, int
   if (unknown_.empty() && total == 0) unknown_ = fmt::format("in optimizer step {}, there is no token", step);
   if (unknown_.empty()) total_ = total;
   if (loss_ != CapturedLoss::token_mean && loss_ != CapturedLoss::token_sum) unknown_.clear();
-  if (loss_ == CapturedLoss::local_mean) {
-    compare_micro_batches(step);
-    find_factors(step);
-  }
+  if (loss_ == CapturedLoss::local_mean) compare_micro_batches(step);
 }
 
 void Expected::compare_micro_batches(int step) {
@@ -86,43 +82,6 @@ void Expected::compare_micro_batches(int step) {
       step, few->second.second, counted(few->second.first, "micro-batch"), many->second.second, many->second.first);
 }
 
-void Expected::find_factors(int step) {
-  std::map<int, const LossFactor*> found;
-  const LossFactor* undivided = nullptr;  // that no weight explains
-  int whose = 0;
-  std::set<Rational> times;
-  std::set<std::int64_t> elements;
-  bool complete = true;
-  for (const RankRecord& rank : run_.ranks) {
-    const auto own = rank.steps.find(step);
-    if (own == rank.steps.end() || !own->second.losses) {
-      complete = false;
-      continue;
-    }
-    const LossFactor& losses = *own->second.losses;
-    found[rank.header.rank] = &losses;
-    times.insert(losses.times);
-    elements.insert(losses.elements);
-    if (undivided != nullptr || losses.is_weight || losses.times == Rational(1)) continue;
-    undivided = &losses;
-    whose = rank.header.rank;
-  }
-  if (undivided == nullptr && (!complete || times.size() < 2 || elements.size() > 1)) return;
-  if (complete) {
-    factors_ = std::move(found);
-    return;
-  }
-  doubt_ = fmt::format(
-      "on rank {}, in optimizer step {}, {} {}, and whether other ranks' losses are divided is not known: if they are "
-      "parts of one batch, what arrives is not its mean.",
-      whose, step, undivided->call, undivided->why);
-}
-
-const LossFactor* Expected::factor(int rank) const {
-  const auto found = factors_.find(rank);
-  return found == factors_.end() ? nullptr : found->second;
-}
-
 std::optional<std::int64_t> Expected::tokens(int rank, int micro_batch) const {
   const auto& known = tokens_[at(run_.data_coordinate(rank))];
   const auto index = static_cast<std::size_t>(micro_batch);
@@ -134,7 +93,6 @@ std::optional<Rational> Expected::of(int rank, int micro_batch) const {
   switch (*loss_) {
     case CapturedLoss::local_mean:
       if (!unknown_.empty()) return std::nullopt;
-      if (const LossFactor* losses = factor(rank)) return Rational(1, run_.data_ranks) / losses->times;
       return Rational(1, run_.data_ranks);
     case CapturedLoss::sum:
       return Rational(1);

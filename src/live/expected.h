@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,24 +28,17 @@ class Expected {
   static constexpr int likely_kinds = 40;
   /// Why some are not known although the loss is: a sentence; "".
   const std::string& unknown() const { return unknown_; }
-  /// Why nobody knows whether the losses are divided by the micro-batches: a sentence; "".
-  const std::string& doubt() const { return doubt_; }
-  /// What the losses of a rank are times a mean over its part of the batch, with which it is reckoned; null: nothing.
-  const LossFactor* factor(int rank) const;
 
  private:
   /// Means over different numbers of micro-batches weigh what is in them differently.
   void compare_micro_batches(int step);
-  /// What their graphs say of losses counts where all ranks have it.
-  void find_factors(int step);
 
   const CapturedRun& run_;
   std::optional<CapturedLoss> loss_;
   std::vector<std::vector<std::optional<std::int64_t>>> tokens_;  // by data coordinate and micro-batch
   std::optional<std::int64_t> total_;
   std::vector<std::int64_t> of_rank_, of_micro_batch_;  // tokens by data coordinate, and by micro-batch
-  std::string unknown_, doubt_;
-  std::map<int, const LossFactor*> factors_;  // by rank; none: the losses are what they are said to be
+  std::string unknown_;
 };
 
 /// The nearest float64.

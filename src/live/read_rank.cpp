@@ -291,8 +291,6 @@ class Reader {
   void gap(const Event& event) {
     CaptureGap gap = read_gap(event);
     if (!gap.of_all) gap.parameters = declared(event, "parameters");
-    gap.is_wrong = !gap.of_all && event.boolean("wrong", false);
-    gap.line = line_;
     record_.gaps.push_back(std::move(gap));
   }
 
@@ -306,29 +304,7 @@ class Reader {
         step.zeroed.push_back(static_cast<int>(micro_batch));
     }
     if (event.find("waiting") != nullptr) step.waiting = declared(event, "waiting");
-    if (const Json* losses = event.find("losses")) {
-      if (losses->is_object())
-        step.losses = factor_of_losses(event.inner(*losses));
-      else
-        event.mistake(*losses, fmt::format("\"losses\" is {}; expected an object", losses->describe()));
-    }
     read_micro_batches(event, step);
-  }
-
-  /// Nothing where the factor is no small fraction, as a weight may be.
-  std::optional<LossFactor> factor_of_losses(const Event& event) const {
-    LossFactor losses;
-    losses.line = line_;
-    losses.is_weight = event.boolean("weight", false);
-    losses.elements = event.whole("elements", 1, INT64_MAX / 2);
-    losses.call = text_if_any(event, "call");
-    losses.why = event.required_text("why");
-    if (event.required("times") == nullptr) return std::nullopt;
-    const double times = event.factor("times");
-    const std::optional<Rational> exact = nearest_fraction(times, times * 0x1p-20);
-    if (!exact) return std::nullopt;
-    losses.times = *exact;
-    return losses;
   }
 
   RankRecord record_;

@@ -103,7 +103,6 @@ class Recorder {
     recording_.steps = verified_.steps;
     recording_.loss = *verified_.loss;
     evidence_ = std::make_unique<Evidence>(run_, *verified_.loss);
-    find_undivided();
     name_axes();
     for (const int step : recording_.steps) {
       std::set<int> counts;
@@ -126,25 +125,6 @@ class Recorder {
     }
     find_model(recording_);
     find_cuts(recording_, verified_, *evidence_);
-  }
-
-  /// Losses that nothing divides by the micro-batches are means over their own tokens, of which all have as many.
-  void find_undivided() {
-    bool some = false, all = true;
-    for (const int step : recording_.steps) {
-      const Expected expected(run_, verified_.loss, step);
-      for (const RankRecord& rank : run_.ranks) {
-        const LossFactor* own = expected.factor(rank.header.rank);
-        const bool is_scaled = own != nullptr && own->times != Rational(1);
-        some = some || is_scaled;
-        all = all && is_scaled && own->times == Rational(rank.steps.at(step).micro_batches);
-      }
-    }
-    if (some && !all)
-      refuse(
-          "the losses of some ranks or optimizer steps are multiplied by other numbers than others' are, or divided "
-          "once too often, and a scenario has no such loss.");
-    if (some) recording_.loss = CapturedLoss::token_mean;
   }
 
   /// Of plain tensors along an axis of which nothing is said, not even coefficients are known.

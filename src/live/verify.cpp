@@ -20,7 +20,6 @@
 #include "src/live/findings.h"
 #include "src/live/known_faults.h"
 #include "src/live/left_behind.h"
-#include "src/live/loss_factors.h"
 #include "src/live/mixed_parts.h"
 #include "src/live/precision.h"
 #include "src/live/record.h"
@@ -300,9 +299,7 @@ class Verifier {
   }
 
   void tell_unknown(int step) {
-    const live::Expected& expected = expected_.at(step);
-    if (!expected.doubt().empty()) result_.gaps.push_back(expected.doubt());
-    const std::string& unknown = expected.unknown();
+    const std::string& unknown = expected_.at(step).unknown();
     if (loss_ && !unknown.empty()) result_.gaps.push_back(unknown + ": what is expected cannot be said.");
   }
 
@@ -360,8 +357,6 @@ class Verifier {
                       rounded_differently_.size() == 1 ? result_.parameters[at(*rounded_differently_.begin())].name
                                                        : counted(rounded_differently_.size(), "parameter")));
     result_.notes.insert(result_.notes.end(), norm_notes_.begin(), norm_notes_.end());
-    for (const std::string& note : live::loss_factor_notes(run_, expected_, chosen_steps_))
-      result_.notes.push_back(note);
     live::CollectiveOrder order =
         extraction_verdicts_ ? extraction_verdicts_->collectives() : live::compare_collectives(run_);
     result_.collectives = std::move(order.wrong);
@@ -385,7 +380,6 @@ class Verifier {
   void blame() {
     // Without collectives there is no schedule, and of some parameters alone it would be another one.
     if (!run_.header.collectives || !options_.parameters.items().empty()) return;
-    if (const auto losses = live::losses_at_fault(run_, expected_, result_)) return blame_these({*losses});
     blame_recorded();
     if (result_.blame.empty() && chosen_steps_.size() > 1) blame_first_step();
     if (result_.blame.empty()) blame_these(live::known_faults(run_, result_));

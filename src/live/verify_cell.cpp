@@ -42,10 +42,6 @@ class CellVerifier {
         set_wrong(finding, finding.piece.ranks.empty() ? Mistake::no_owner : Mistake::wrong_values, divided->second);
       return all;
     }
-    if (const RunWrong* wrong = context_.run.wrong(cell_.step, cell_.parameter)) {
-      for (PieceFinding& finding : without_formula(all)) set_wrong(finding, Mistake::wrong_weights, wrong->why);
-      return all;
-    }
     if (const std::string* why = context_.run.unknown(cell_.step, cell_.parameter)) {
       for (PieceFinding& finding : without_formula(all)) set_undecided(finding, *why);
       return all;

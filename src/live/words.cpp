@@ -145,15 +145,6 @@ std::optional<Rational> factor_of(const Explanation& found) {
   return factor;
 }
 
-bool tells_tokens(const CapturedRun& run) {
-  const auto tells = [](const auto& step) {
-    const auto& tokens = step.second.tokens;
-    return std::any_of(tokens.begin(), tokens.end(), [](const auto& count) { return count.has_value(); });
-  };
-  return std::any_of(run.ranks.begin(), run.ranks.end(),
-                     [&](const RankRecord& rank) { return std::any_of(rank.steps.begin(), rank.steps.end(), tells); });
-}
-
 std::string uniform_words(const Explanation& found, const Rational& factor) {
   const std::string scope = factor > 0 ? ", invisible to Adam" : "";
   // Contributions that are the same on several ranks are one column, which has the coefficients of all.
@@ -182,8 +173,7 @@ std::string mistake_words(const CapturedRun& run, const Explanation& found, cons
   if (found.stale) return stale_words;
   if (const std::optional<Rational> factor = factor_of(found)) return uniform_words(found, *factor);
   if (found.uniform && found.exact_factor)
-    return fmt::format("every contribution came with {}, {}", found.exact_factor->to_string(),
-                       tells_tokens(run) ? "whatever its tokens" : "and some are expected with other numbers");
+    return fmt::format("every contribution came with {}, whatever its tokens", found.exact_factor->to_string());
   std::set<int> own;  // whose data are the optimizer's own
   for (const int rank : ranks) own.insert(run.data_coordinate(rank));
   const auto is_own = [&](const Column& column) {

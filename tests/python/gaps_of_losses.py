@@ -11,12 +11,10 @@ from gaps_common import captured, data, net, sgd
 
 
 @case(2)
-def losses(out, loss, said=None, tokens=None, sizes=(16, 16), again=1, hook=None, others=None, each=None):
+def losses(out, loss, said=None, tokens=None, sizes=(16, 16), again=1, hook=None, others=None):
     """`loss` of what the model makes of a micro-batch; `sizes`: rows of each, `others` on rank 1; `again`: by what the averaged gradients are divided once
-    more; `hook`: of DistributedDataParallel; `each`: of parameters."""
+    more; `hook`: of DistributedDataParallel."""
     model = DistributedDataParallel(net())
-    for parameter in model.parameters() if each else ():
-        parameter.register_hook(each)
     if hook is not None:
         model.register_comm_hook(None, hook)
     sizes = others if others and dist.get_rank() == 1 else sizes
@@ -71,15 +69,6 @@ variant("sums_that_are_added_up_over_ranks", 2, losses, loss=lambda squares: squ
 variant("means_over_what_others_have", 2, losses, loss=lambda squares: of_all(squares).mean() / 3, sizes=(16, 16, 16))
 variant("means_that_leave_out_what_is_ignored", 2, losses, loss=lambda squares: cross_entropy(squares, labels(squares)) / 3, sizes=(16, 16, 16))
 variant("graph_tells_nothing_as_nothing_divides", 2, losses, loss=lambda squares: squares.mean())
-variant("means_that_are_divided_afterwards", 2, losses, loss=lambda squares: squares.mean(), said="local_mean", again=2)
-variant("means_that_a_hook_of_parameters_divides", 2, losses, loss=lambda squares: squares.mean(), said="local_mean", each=lambda gradient: gradient / 2)
-variant("means_of_sums_that_are_divided", 2, losses, loss=lambda squares: (squares / 2).sum(1).mean(), said="local_mean")
-variant("means_of_one_row_that_nothing_divides", 2, losses, loss=lambda squares: squares.mean(1).mean(), said="local_mean", sizes=(1, 1, 1))
-variant("means_of_uneven_parts_that_nothing_divides", 2, losses, loss=lambda squares: squares.mean(), said="local_mean", sizes=(16, 4))
-variant("means_with_a_weight_on_one_rank", 2, losses, loss=lambda squares: squares.mean() * (2 - dist.get_rank()) / 3, said="local_mean", sizes=(8, 8, 8))
-variant("means_with_a_weight_below_zero", 2, losses, loss=lambda squares: squares.mean() * -1 / 3, said="local_mean", sizes=(8, 8, 8))
-variant("means_with_one_weight", 2, losses, loss=lambda squares: squares.mean() * 2 / 3, said="local_mean", sizes=(8, 8, 8))
-variant("means_with_a_weight_that_is_their_number", 2, losses, loss=lambda squares: squares.mean() * 2 / 2, said="local_mean")
 variant("last_micro_batch_is_short", 2, losses, loss=halves, said="local_mean", sizes=(16, 4))
 variant("sums_over_the_rows_of_all", 2, losses, loss=lambda squares: squares.sum() / 20, sizes=(16, 4))
 variant("sums_over_own_rows", 2, losses, loss=lambda squares: squares.sum() / len(squares), said="local_mean", sizes=(16, 4))

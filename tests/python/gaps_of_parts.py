@@ -5,7 +5,6 @@ from worker import case, seeded, variant  # finds lockstep
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from gaps_common import average, captured, lost, sgd
 
@@ -106,24 +105,6 @@ def copies_that_were_initialised_apart(out, reduce=average):
 def experts_by_hand(out):
     """Each rank has an expert of its own under the same name, and nobody reduces it."""
     copies_that_were_initialised_apart(out, reduce=lambda model: None)
-
-
-@case(2)
-def layer_that_is_left_out(out, seed=None):
-    """By DistributedDataParallel, which does not make its copies equal either."""
-    seeded(dist.get_rank() if seed is None else seed)
-    inner = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 4))
-    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(inner, ["2.weight", "2.bias"])
-    model = DistributedDataParallel(inner)
-    optimizer = sgd(model.parameters())
-    with captured(model, optimizer, out):
-        for step in range(2):
-            optimizer.zero_grad()
-            lost(model, step).backward()
-            optimizer.step()
-
-
-variant("layer_that_is_left_out_and_begins_alike", 2, layer_that_is_left_out, seed=0)
 
 
 def pipeline(out, seed=lambda: dist.get_rank(), more=lambda model: None, make=lambda: nn.Sequential(nn.Linear(8, 8), nn.Tanh()),

@@ -334,12 +334,6 @@ def clipped_twice(out):
 
 
 @case(2)
-def clipped_and_given_up(out):
-    """The first micro-batch, as a script does that does not like its loss."""
-    in_two(out, lambda model, optimizer, micro: micro == 0 and (nn.utils.clip_grad_norm_(model.parameters(), 0.01), optimizer.zero_grad()))
-
-
-@case(2)
 def clipped_before_the_reduction(out):
     """In each micro-batch of two, the first of which is not synchronized."""
     model = DistributedDataParallel(net())

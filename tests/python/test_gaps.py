@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a script does that a capture cannot know is undecided, with a sentence; what it can know is judged (docs/capture.md)."""
 
-import re
-
 import pytest
 
 from torch_ranks import HERE, PROGRAM, ran, torch_python
@@ -32,7 +30,6 @@ CHANGED = "it was right before it was clipped, and was changed between clipping 
 BROUGHT = ("in optimizer steps 0 and 1, within the backward pass its gradient gets what other ranks have put in at gaps_of_exchanges.py:%s, so that what this"
            " rank itself contributes is not known" + NOT_JUDGED % "0.weight")
 SCATTERS = next(number for number, text in enumerate((HERE / "gaps_of_parts.py").read_text().splitlines(), 1) if "dist.reduce_scatter_tensor(" in text)
-CALLS = next(number for number, text in enumerate((HERE / "gaps_of_losses.py").read_text().splitlines(), 1) if "loss(model(" in text)
 STAGES = ("stages along pp have 0.bias and 1 other under one name and begin with different weights: they are taken as different parameters, pp0.0.bias and"
           " so on.")
 UNDIVIDED = ("the pipeline's schedule calls backward on 4 means that nothing divides by 4 (scale_grads=False): the gradient is 4 times their mean, unless"
@@ -82,8 +79,7 @@ EXPECTED = {
                                        " micro-batches" + NOT_JUDGED % ALL),
     "norm_for_a_log": ("match", (8, 0, 0), [0, 1], None),
     "norm_below_the_limit": ("match", (8, 0, 0), [0, 1], None),
-    "clipped_before_the_reduction": ("mismatch", (0, 8, 16), [0, 1, 2, 3], "in optimizer steps 0 and 2, " + CLIPPED + NOT_JUDGED % ALL),
-    "clipped_and_given_up": ("undecided", (0, 0, 16), [0, 1, 2, 3], "in optimizer steps 0 and 2, " + CLIPPED + NOT_JUDGED % ALL),
+    "clipped_before_the_reduction": ("undecided", (0, 0, 24), [0, 1, 2, 3], "in optimizer steps 0 and 2, " + CLIPPED + NOT_JUDGED % ALL),
     "clipped_after_the_reduction": ("match", (8, 0, 0), [0, 1], None),
     "clipped_by_layers_and_values": ("match", (8, 0, 0), [0, 1], None),
     "clipped_with_a_loss_scale": ("match", (8, 0, 0), [0, 1], None),
@@ -141,10 +137,6 @@ EXPECTED = {
     "shares_that_the_optimizer_averages": ("undecided", (0, 0, 2), [0, 1], "in optimizer steps 0 and 1, its optimizer gets shares of the gradient, and what"
                                            " its own step makes of them is not seen" + NOT_JUDGED % "weight"),
     "experts_by_hand": ("undecided", (0, 0, 16), [0, 1], APART),
-    "layer_that_is_left_out": ("undecided", (4, 0, 8), [0, 1], "DistributedDataParallel was told to leave out 2.weight and 1 more: it neither makes copies equal"
-                               " nor adds up their gradients. What begins with the same weights on all ranks is known for a copy."),
-    "layer_that_is_left_out_and_begins_alike": ("mismatch", (4, 8, 0), [0, 1], "no other data-parallel rank's contribution arrived, and its own came with 1"
-                                                " where 1/2 was expected"),
     "stages_of_torch": ("match", (8, 0, 0), [0, 1], "stages along pp have 0.bias and 1 other under one name and begin with different weights: they are taken"
                         " as different parameters, pp0.0.bias and so on."),
     "stages_of_torch_that_are_not_divided": ("undecided", (0, 0, 8), [0, 1], "on rank 1, in optimizer steps 0 and 1, " + UNDIVIDED),
@@ -191,17 +183,6 @@ EXPECTED = {
     "losses_that_come_from_a_generator": ("match", (8, 0, 0), [0, 1], None),
     "constant_gradients_that_nobody_zeroed": ("mismatch", (4, 4, 0), [0, 1], "what earlier optimizer steps left is still in it: nobody zeroed the gradient"),
     "means_that_are_divided": ("match", (8, 0, 0), [0, 1], None),
-    "means_that_nothing_divides": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1/2 where 1/4 was expected: uniform factor 2, invisible to"
-                                   " Adam"),
-    "means_of_one_row_that_nothing_divides": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1/2 where 1/6 was expected: uniform factor 3,"
-                                              " invisible to Adam"),
-    "means_that_are_divided_afterwards": ("match", (8, 0, 0), [0, 1], "on every rank, gaps_of_losses.py:%d in losses calls backward on 2 means, each of 64"
-                                          " elements, and nothing divides them by 2: the gradients are 2 times those of a mean over the rank's part of the"
-                                          " batch, and what is expected of them is divided by that. If the means of a step are to be added up, one"
-                                          " run.micro_batch() before the first of them says that they belong together." % CALLS),
-    "means_with_a_weight_on_one_rank": ("mismatch", (0, 8, 0), [0, 1], "every contribution came with 1/2, and some are expected with other numbers"),
-    "means_with_a_weight_below_zero": ("match", (8, 0, 0), [0, 1], UNSEEN),
-    "means_with_one_weight": ("match", (8, 0, 0), [0, 1], None),
     "means_of_half_a_square": ("match", (8, 0, 0), [0, 1], UNSEEN),
     "means_that_are_to_be_added_up": ("match", (8, 0, 0), [0, 1], None),
     "sampled": ("match", (8, 0, 0), [0, 1], None),
@@ -223,9 +204,7 @@ EXPECTED = {
 
 
 MEANS = {
-    **{name: "2 means that it does not divide by 2: if they are parts of one batch, the gradient is 2" for name in (
-        "means_that_a_hook_of_parameters_divides", "means_of_sums_that_are_divided", "means_of_uneven_parts_that_nothing_divides")},
-    "means_with_a_weight_that_is_their_number": "2 means that are multiplied and divided by one number: whether they are divided by their number of 2 is not known",
+    "means_that_nothing_divides": "2 means that it does not divide by 2: if they are parts of one batch, the gradient is 2",
     "means_that_are_divided_twice": "3 means that are divided by 9, which is twice by 3: if the parts of one batch are divided once here and once in a"
                                     " framework, the gradient is 1/3 of its mean",
     "sums_over_own_rows": "2 sums, each divided by the rows of its own micro-batch, and not by those of all: if they are parts of one batch, the gradient is 2",
@@ -281,22 +260,7 @@ def test_what_was_sampled_is_said(folder):
     assert verified(folder, "left_over").report["one_of"] == 1
 
 
-def test_gradients_that_are_clipped_while_more_is_added_are_wrong_after_that(folder):
+def test_gradients_that_are_clipped_while_more_is_added_are_not_judged_after_that(folder):
     found = verified(folder, "clipped_twice")
-    assert found.verdict == "mismatch" and found.report["counts"] == {"right": 0, "wrong": 8, "undecided": 8}
-    wrong, = [one for one in found.report["findings"] if one["verdict"] == "wrong"]
-    assert wrong["steps"] == [1, 3]
-    assert re.fullmatch(r"gradients were clipped at gaps_worker.py:\d+ in <lambda>, and more was added to them before their optimizer stepped: clip once, after"
-                        r" the last micro-batch", wrong["what"])
-
-
-@pytest.mark.parametrize("name, formula, expected, words", [
-    ("means_that_nothing_divides", "(g0+g1)/2", "(g0+g1)/4", "calls backward on 2 means, each of 64 elements, and nothing divides them by 2: what the optimizers"
-     " get is, of every rank, 2 times its share of the mean over the batch"),
-    ("means_with_a_weight_on_one_rank", "(g0+g1)/2", "g1/2 + g0/4", "multiplies by 2 the losses of 3 micro-batches, which are divided by 3 as well: what the"
-     " optimizers get is, of rank 0, and not on rank 1, 2 times its share of the mean over the batch")])
-def test_the_call_of_losses_that_are_not_divided_once_is_at_fault(folder, name, formula, expected, words):
-    report = verified(folder, name).report
-    assert {(one["formula"], one["expected"]) for one in report["results"]} == {(formula, expected)}
-    one, = report["blame"]
-    assert one["step"].startswith("loss/gaps_") and one["why"] == words
+    assert found.verdict == "undecided" and found.report["counts"]["wrong"] == 0, found.findings
+    assert any("gradients were clipped, and more was added to them before their optimizer stepped" in gap for gap in found.report["gaps"])

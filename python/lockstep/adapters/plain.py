@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch's own wrappers and none: DistributedDataParallel, FSDP2, DTensor parallelism, and collectives that a script calls."""
 
-import sys
-
 import torch
 
 from lockstep.collectives import run_uncompiled
@@ -70,17 +68,6 @@ class Plain:
         """What averages over data-parallel ranks, as far as it is known at the end."""
         return AVERAGES.get(self.name) if not any(map(is_reduced_otherwise, self.model.modules())) else None
 
-    def left_out(self):
-        """Of parameters that DistributedDataParallel was told to leave out, as experts and parts are: a sentence; None where there are none."""
-        wrapped = [module for module in self.model.modules() if isinstance(module, torch.nn.parallel.DistributedDataParallel)]
-        ignored = {id(tensor) for module in wrapped for name, tensor in module.module.named_parameters() if name in module.parameters_to_ignore}
-        names = [parameter.name for parameter in self.parameters.all if id(parameter.held) in ignored and not parameter.frozen]
-        if not names:
-            return None
-        return ("DistributedDataParallel was told to leave out %s%s: it neither makes copies equal nor adds up their gradients. What begins with the same"
-                " weights on all ranks is known for a copy."
-                % (names[0], " and %d more" % (len(names) - 1) if len(names) > 1 else ""))
-
     def versions(self):
         return {}
 
@@ -104,10 +91,6 @@ class Plain:
         clipped = {id(tensor) for tensor in tensors}
         self.run.take_results([one for one in self.optimizers if any(id(tensor) in clipped for tensor in parameters_of([one]))])
         self.run.clipping.before(self.known(tensors), value)
-        frame = sys._getframe(1)
-        while frame is not None and self.run.roots.sites.path(frame.f_code.co_filename).startswith(("torch/", "lockstep/")):
-            frame = frame.f_back
-        self.run.gaps.clip_site = frame and self.run.roots.sites.innermost(frame)
         return True
 
     def after_clipping(self, tensors):

@@ -10,10 +10,10 @@ import torch
 
 from lockstep.extracting.merging import NO_STEP, NOT_CLIPPED, NOT_DIVIDED, OTHER_GRADIENTS, OTHER_SCALE, OVERFLOWED, SKIPPED
 from lockstep.extracting.parts import parts_of
-from lockstep.graphs import scaled_from
 from lockstep.measuring import unseen
 from lockstep.optimizers import Replaced, on_step
 from lockstep.parameters import local_of
+from lockstep.roots import scaled_from
 
 SCALED = ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3", "FP16_Optimizer", "FP16_UnfusedOptimizer")  # whose scale the loss gets
 CLOSE = 1e-2  # of the largest number: no type of gradients has less than eight binary digits
