@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "src/base/counted.h"
 #include "src/cli/files.h"
@@ -63,10 +64,17 @@ std::vector<Diagnostic> hints(const ScriptRun& run, const ImportRequest& request
   std::vector<std::string> set = request.variables;
   for (const auto& [name, value] : run.batch) set.push_back(fmt::format("{}={}", name, value));
   const std::vector<std::string> unset = unset_variables(texts, set);
+  static const std::regex missing_file(R"(: (/[A-Za-z0-9_./+-]+): No such file or directory$)");
+  std::smatch file;
+  const bool lacks_file = std::regex_search(said, file, missing_file);
   const std::string advice =
-      unset.empty() ? "what it takes from its environment is given with --set NAME=VALUE"
-                    : fmt::format("it takes from its environment {}: give --set {}=VALUE{}", fmt::join(unset, ", "),
-                                  unset.front(), unset.size() > 1 ? " and so on" : "");
+      lacks_file ? fmt::format(
+                       "{} is not here: a file of the machine that it was written for, or named with a variable "
+                       "that is given with --set NAME=VALUE",
+                       report::one_line_text(file[1].str()))
+      : unset.empty() ? "what it takes from its environment is given with --set NAME=VALUE"
+                      : fmt::format("it takes from its environment {}: give --set {}=VALUE{}", fmt::join(unset, ", "),
+                                    unset.front(), unset.size() > 1 ? " and so on" : "");
   if (run.status != 0) {
     result.push_back({{},
                       fmt::format("{} ended with status {}{}; {}", script, run.status,
@@ -91,8 +99,10 @@ std::vector<std::string> other_programs(const ScriptRun& run) {
                        [&](const auto& one, const auto& other) { return options(one) < options(other); });
   std::vector<std::string> names;
   for (auto command = run.commands.begin(); command != run.commands.end(); ++command) {
-    if (command != training && std::find(names.begin(), names.end(), command->front()) == names.end())
-      names.push_back(command->front());
+    // Its lists of GPUs are answered.
+    const bool lists = run.asked_for_gpus && command->front() == "nvidia-smi";
+    const std::string name = lists ? "nvidia-smi (where it lists no GPUs)" : command->front();
+    if (command != training && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   return names;
 }

@@ -74,7 +74,7 @@ std::vector<ScriptArgument> script_arguments(const std::string& text) {
     if (arguments.size() < number) arguments.resize(number);
     return &arguments[number - 1];
   };
-  static const std::regex used(R"(\$([1-9])|\$\{([0-9]+)\})");
+  static const std::regex used(R"(\$([1-9])|\$\{([0-9]+)(?:\}|:?\?))");
   each_match(lines, used, [&](const std::smatch& match) {
     if (ScriptArgument* found = argument(match[1].str() + match[2].str())) found->is_used = true;
   });
@@ -120,7 +120,7 @@ std::vector<std::string> unset_variables(const std::string& text, const std::vec
   for (const std::string& variable : given) known.insert(variable.substr(0, variable.find('=')));
   // Anything that looks like it may set one.
   static const std::regex set(
-      R"(\b([A-Z][A-Z0-9_]*)\+?=|\b(?:for|read|select)\s+(?:-\w+\s+)*([A-Z][A-Z0-9_]*)|\b(?:getopts\s+\S+|mapfile|readarray|printf\s+-v)\s+(?:-\w+\s+)*([A-Z][A-Z0-9_]*))");
+      R"(\b([A-Z][A-Z0-9_]*)(?:\+|:)?=|\b(?:for|read|select)\s+(?:-\w+\s+)*([A-Z][A-Z0-9_]*)|\b(?:getopts\s+\S+|mapfile|readarray|printf\s+-v)\s+(?:-\w+\s+)*([A-Z][A-Z0-9_]*))");
   each_match(all_lines(text), set,
              [&](const std::smatch& match) { known.insert(match[1].str() + match[2].str() + match[3].str()); });
   static const std::regex read(R"(\$(?:([A-Z][A-Z0-9_]*)|\{([A-Z][A-Z0-9_]*)\}))");

@@ -193,10 +193,34 @@ std::string missing_folder(const std::string& said) {
   return "";
 }
 
-/// One try, in which the folders `made` are there.
+/// Files of the repository that bash looked for by the path that they have on another machine, as variables made it:
+/// those with the same end of two names or more.
+std::vector<std::string> files_elsewhere(const std::string& said, const fs::path& visible) {
+  static const std::regex missing(
+      R"(: line [0-9]+: (/[A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)+): No such file or directory$)");
+  std::vector<std::string> paths;
+  std::istringstream lines(said);
+  constexpr std::size_t longest = 1000, most = 20;
+  for (std::string line; paths.size() < most && std::getline(lines, line);) {
+    std::smatch found;
+    if (line.size() > longest || !std::regex_search(line, found, missing)) continue;
+    std::string tail = found[1].str().substr(1);
+    for (std::size_t slash = tail.find('/'); slash != std::string::npos; slash = tail.find('/')) {
+      std::error_code error;
+      if (fs::is_regular_file(visible / tail, error) && tail.find("..") == std::string::npos) {
+        paths.push_back(found[1].str());
+        break;
+      }
+      tail.erase(0, slash + 1);
+    }
+  }
+  return paths;
+}
+
+/// One try, in which the folders `made` are there, and the repository's files by the paths `elsewhere`.
 ScriptRun run_once(const std::string& script, const fs::path& visible, const std::map<std::string, std::string>& batch,
                    const std::vector<std::string>& variables, const std::vector<std::string>& arguments,
-                   const std::vector<std::string>& made, std::string& all) {
+                   const std::vector<std::string>& made, const std::vector<std::string>& elsewhere, std::string& all) {
   ScriptRun run;
   const TemporaryFolder folder;
   const fs::path said = folder.path() / "said", driver = folder.path() / "script_run.sh";
@@ -204,6 +228,9 @@ ScriptRun run_once(const std::string& script, const fs::path& visible, const std
   std::ofstream list(folder.path() / "made", std::ios::binary);
   for (const std::string& name : made) list << name << "\n";
   list.close();
+  std::ofstream paths(folder.path() / "elsewhere", std::ios::binary);
+  for (const std::string& path : elsewhere) paths << path << "\n";
+  paths.close();
   std::vector<std::string> all_variables;
   for (const auto& [name, value] : first_node_variables()) all_variables.push_back(name + "=" + value);
   for (const auto& [name, value] : batch) all_variables.push_back(name + "=" + value);
@@ -262,13 +289,21 @@ ScriptRun run_script(const std::string& script, const std::vector<std::string>& 
   constexpr std::size_t most_folders = 3;
   const std::map<std::string, std::string> batch = importers::batch_variables(source->text);
   const std::vector<std::string> sourced = sourced_texts(source->text, path.parent_path(), visible);
-  std::vector<std::string> made;
+  std::vector<std::string> made, elsewhere;
+  std::size_t tries_for_files = 0;
   while (true) {
     std::string said;
-    ScriptRun run = run_once(path.string(), visible, batch, variables, arguments, made, said);
+    ScriptRun run = run_once(path.string(), visible, batch, variables, arguments, made, elsewhere, said);
     run.source = source;
     run.sourced = sourced;
     run.batch = batch;
+    bool has_more = false;
+    for (const std::string& path : files_elsewhere(said, visible)) {
+      if (std::find(elsewhere.begin(), elsewhere.end(), path) != elsewhere.end()) continue;
+      elsewhere.push_back(path);
+      has_more = true;
+    }
+    if (has_more && tries_for_files++ < most_folders) continue;  // what is set there may lead to others
     const std::string missing = run.status > 0 && run.commands.empty() ? missing_folder(said) : "";
     if (missing.empty() || made.size() == most_folders || std::find(made.begin(), made.end(), missing) != made.end())
       return run;

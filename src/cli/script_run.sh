@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 # bash script_run.sh FOLDER SCRIPT VISIBLE COUNT NAME=VALUE… ARGUMENT…: runs SCRIPT with its ARGUMENTS in namespaces of its own, where the
 # commands that start programs write down what they were given: a file FOLDER/out/call.TIME.PROCESS for each, its words with a zero byte
-# behind each. COUNT says how many NAME=VALUE there are. VISIBLE is a folder that it may read. FOLDER/made has folders that are made for it, one in a line. Where there are neither bubblewrap nor
+# behind each. COUNT says how many NAME=VALUE there are. VISIBLE is a folder that it may read. FOLDER/made has folders that are made for it, one in a line, and
+# FOLDER/elsewhere paths by which it looks for files of VISIBLE. Where there are neither bubblewrap nor
 # namespaces nothing is run, and FOLDER/out/started is not there.
 set -u
 folder=$1 script=$2 visible=$3 count=$4
@@ -14,7 +15,7 @@ mkdir "$tools" "$out"
 
 # Text tools are as they are; what changes files changes those of a file system in memory.
 for tool in bash sh cat grep egrep fgrep sed awk gawk mawk head tail cut tr wc sort uniq basename dirname date expr seq env printf echo true false \
-  test paste tac nl rev fold column readlink realpath bc id mkdir rm cp mv ln touch chmod ls find tee mktemp; do
+  test paste tac nl rev fold column readlink realpath bc id mkdir rm cp mv ln touch chmod ls find tee mktemp xargs; do
   path=$(type -P "$tool") && cp -L "$path" "$tools/$tool"
 done
 for tool in sleep setpriv umount; do path=$(type -P "$tool") && cp -L "$path" "$tools/.$tool"; done
@@ -86,6 +87,7 @@ sleep() { :; }
 ulimit() { :; }
 EOF
 cp "$folder/made" "$tools/.made"
+cp "$folder/elsewhere" "$tools/.elsewhere"
 chmod 755 "$tools/.record" "$tools/.started" "$tools/.gpus" "$tools/.localhost" "$tools/.nothing"
 link() {
   local name
@@ -129,7 +131,10 @@ while read -r path; do
     fi
     tail=${tail#*/}
   done
-done < <(grep -oE '^[[:space:]]*(source|\.)[[:space:]]+"?/[A-Za-z0-9_./+-]+' "$2" | grep -oE '/.*') 2>/dev/null
+done < <(
+  cat /usr/bin/.elsewhere
+  grep -oE '^[[:space:]]*(source|\.)[[:space:]]+"?/[A-Za-z0-9_./+-]+' "$2" | grep -oE '/.*'
+) 2>/dev/null
 shift
 ulimit -t 10 -f 8192 -v 2000000
 BASH_ENV=/usr/bin/.start bash "$@"

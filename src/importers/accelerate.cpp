@@ -3,8 +3,11 @@
 // follow as a second file.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/importers/deepspeed.h"
 #include "src/importers/formats.h"
+#include "src/importers/redact.h"
 #include "src/importers/request.h"
 #include "src/importers/syntax.h"
 
@@ -14,13 +17,66 @@ namespace {
 
 std::string parallelism(const std::string& name) { return "parallelism_config.parallelism_config_" + name; }
 
+const KeyTable& table_of_accelerate() {
+  static const KeyTable table("accelerate");
+  return table;
+}
+
+std::vector<std::string> keys_at_the_top() {
+  std::vector<std::string> keys;
+  for (const Json& key : table_of_accelerate().other("top")->items()) keys.push_back(key.text());
+  return keys;
+}
+
+/// Where accelerate knows a key that it does not know at the top, with a question; "" where it knows none.
+std::string meant_by(const std::string& key, const std::vector<std::string>& top) {
+  for (const std::string& known : table_of_accelerate().known()) {
+    if (known.ends_with("." + key)) return fmt::format("; did you mean \"{}\"?", known);
+  }
+  return did_you_mean(key, top);
+}
+
+/// from_yaml_file() in commands/config/config_args.py takes the fields of ClusterConfig, and nothing else.
+void refuse_keys_at_the_top(const Json& root, Diagnostics& diagnostics) {
+  const Json* type = root.find("distributed_type");
+  if (type == nullptr)
+    diagnostics.add({}, "A `distributed_type` must be specified in the config file (accelerate's words)");
+  const std::vector<std::string> top = keys_at_the_top();
+  const KeyTable deepspeed("deepspeed");
+  for (const Json::Member& member : root.members()) {
+    const std::string& key = member.key;
+    if (std::find(top.begin(), top.end(), key) != top.end()) continue;
+    std::string meant = meant_by(key, top);
+    if (meant.empty() && (deepspeed.row(key) != nullptr || deepspeed.other("sections")->find(key) != nullptr))
+      meant = "; it is one of DeepSpeed's own file, which deepspeed_config.deepspeed_config_file names";
+    const bool is_batch = key == "gradient_accumulation_steps";
+    if (is_batch && type != nullptr && (!type->is_string() || type->text() != "DEEPSPEED"))
+      meant = "; the training script says it: take it away, and give --micro-batches N";
+    diagnostics.add(member.key_place,
+                    fmt::format("{}: accelerate refuses this key, with any value: it knows none of that name at the "
+                                "top of its file (ValueError, \"had unknown keys\"){}",
+                                shown_key(key), meant));
+  }
+}
+
 Settings read_configuration(const ImportRequest& request, Diagnostics& diagnostics) {
   Settings settings;
   const Json root = read_yaml(request.files.front(), diagnostics);
   if (!is_configuration(root, request.files.front(), diagnostics)) return settings;
   Settings written;
   flatten(root, written);
+  const Setting* environment = written.find("compute_environment");
+  const bool is_local = environment == nullptr || environment->value.is_null() ||
+                        (environment->value.is_string() && environment->value.text() == "LOCAL_MACHINE");
+  if (is_local) refuse_keys_at_the_top(root, diagnostics);
+  const std::vector<std::string> top = keys_at_the_top();
   for (Setting setting : written.all()) {
+    // What mixed_precision was called once; process_config() takes it away.
+    if (setting.key == "fp16") {
+      if (written.find("mixed_precision") != nullptr || !boolean_of(setting.value).value_or(false)) continue;
+      setting.key = "mixed_precision";
+      setting.value = Json::string("fp16", setting.place);
+    }
     // accelerate's own default of both: the script says it.
     const bool may = setting.key == "deepspeed_config.gradient_accumulation_steps" ||
                      setting.key == "deepspeed_config.gradient_clipping";
@@ -31,6 +87,13 @@ Settings read_configuration(const ImportRequest& request, Diagnostics& diagnosti
   for (std::size_t i = 1; i < request.files.size(); ++i) {
     const Settings more = read_deepspeed(request.files[i], diagnostics);
     for (const Setting& setting : more.all()) {
+      if (std::find(top.begin(), top.end(), setting.key.substr(0, setting.key.find('.'))) != top.end()) {
+        diagnostics.add(setting.place,
+                        fmt::format("{}: this is a key of accelerate's own file, and DeepSpeed reads none of that "
+                                    "name; take it away",
+                                    shown_key(setting.key)));
+        continue;
+      }
       if (!setting.value.is_null() || settings.find(setting.key) == nullptr) settings.set(setting);
     }
   }
@@ -71,6 +134,79 @@ void check_nothing_is_said_twice(ScenarioBuilder& builder) {
         "mixed_precision",
         "accelerate refuses this key beside deepspeed_config_file (ValueError): bf16 or fp16 belong into that "
         "file");
+  }
+}
+
+/// Both sizes are the script's mesh with accelerate, which hands its own over.
+void refuse_mesh_of_deepspeed(ScenarioBuilder& builder) {
+  if (builder.integer("sequence_parallel_size", 1) != 1)
+    builder.mistake("sequence_parallel_size",
+                    "with accelerate the size of sequence parallelism is parallelism_config_sp_size");
+  builder.meaning("sequence_parallel_size", "nothing: it is 1");
+  if (builder.given("data_parallel_size"))
+    builder.mistake("data_parallel_size",
+                    "with accelerate the number of data-parallel ranks follows from parallelism_config");
+}
+
+/// What accelerate reads nowhere in its section deepspeed_config: keys of DeepSpeed's own file.
+void refuse_keys_in_wrong_file(ScenarioBuilder& builder) {
+  const KeyTable deepspeed("deepspeed");
+  constexpr std::string_view section = "deepspeed_config.";
+  std::vector<std::string> keys;
+  for (const Setting& setting : builder.settings().all()) {
+    if (!setting.key.starts_with(section) || table_of_accelerate().row(setting.key) != nullptr ||
+        !table_of_accelerate().ignored(setting.key).empty())
+      continue;
+    if (deepspeed.row(setting.key.substr(section.size())) != nullptr) keys.push_back(setting.key);
+  }
+  for (const std::string& key : keys) {
+    if (!builder.request().ignore_unknown)
+      builder.mistake(key,
+                      "accelerate reads no key of this name here; it is one of DeepSpeed's own file, which "
+                      "deepspeed_config_file names; --ignore-unknown leaves it out");
+    builder.leave_out(key);
+  }
+}
+
+/// The number of micro-batches: that of DeepSpeed's own file where there is one, which accelerate completes with 1
+/// (DeepSpeedPlugin in utils/dataclasses.py); else what the script hands to its Accelerator, where the file leaves it
+/// open.
+void set_batch(ScenarioBuilder& builder, bool has_file, std::int64_t dp) {
+  constexpr const char* key = "deepspeed_config.gradient_accumulation_steps";
+  const auto steps = builder.integer(key);
+  if (steps && *steps < 1) {
+    builder.mistake(key, "expected a number of at least 1");
+  } else if (steps) {
+    builder.micro_batches(*steps);
+  } else if (has_file) {
+    set_deepspeed_batch(builder, dp, 1);
+    if (!builder.mentioned("gradient_accumulation_steps") && builder.request().micro_batches <= 0)
+      builder.assume(
+          "One micro-batch: accelerate takes gradient_accumulation_steps 1 where DeepSpeed's file does not "
+          "say it.");
+  } else if (builder.request().micro_batches <= 0) {
+    builder.assume(builder.mentioned(key)
+                       ? "One micro-batch: gradient_accumulation_steps is auto, which the script may say; give "
+                         "--micro-batches N."
+                       : "One micro-batch: the file does not say gradient_accumulation_steps, but the script may; give "
+                         "--micro-batches N.");
+  }
+}
+
+/// What accelerate makes of its own keys where there is no file of DeepSpeed's (DeepSpeedPlugin).
+void set_options_of_section(ScenarioBuilder& builder, bool has_file) {
+  const auto stage = builder.number("deepspeed_config.zero_stage");
+  if (stage) builder.option("zero_stage", json_number(*stage));
+  if (!stage && !has_file) {
+    builder.option("zero_stage", json_integer(2));
+    builder.assume("ZeRO stage 2: accelerate takes it where the file says none.");
+  }
+  const auto clipping = builder.number("deepspeed_config.gradient_clipping");
+  if (clipping && *clipping == Rational(0)) {
+    builder.meaning("deepspeed_config.gradient_clipping",
+                    "nothing: accelerate does not hand 0 on, and DeepSpeed clips as without the key");
+  } else if (clipping) {
+    builder.option("gradient_clipping", json_number(*clipping));
   }
 }
 
@@ -149,30 +285,23 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
     builder.framework("deepspeed");
     builder.also_knows("deepspeed");
     builder.runs_on("deepspeed");
-    const bool has_file = builder.value("deepspeed_config.deepspeed_config_file") != nullptr;
+    const bool names_file = builder.value("deepspeed_config.deepspeed_config_file") != nullptr;
+    const bool has_file = names_file || request.files.size() > 1;  // an option of the launcher may name it as well
     builder.meaning("deepspeed_config.deepspeed_config_file", "the second file");
-    if (has_file && request.files.size() == 1) {
+    if (names_file && request.files.size() == 1) {
       builder.mistake("deepspeed_config.deepspeed_config_file", "give that file behind this one");
     }
-    for (const auto& [from, to] :
-         {std::pair("zero_stage", "zero_stage"), std::pair("gradient_clipping", "gradient_clipping")}) {
-      const std::string key = std::string("deepspeed_config.") + from;
-      if (const auto number = builder.number(key)) builder.option(to, json_number(*number));
-    }
+    set_options_of_section(builder, has_file);
     builder.axis("dp", sizes.dp);
+    refuse_mesh_of_deepspeed(builder);
+    refuse_keys_in_wrong_file(builder);
     refuse_keys_of_deepspeed(builder);
     if (has_file) check_nothing_is_said_twice(builder);
-    const auto steps = builder.integer("deepspeed_config.gradient_accumulation_steps");
-    const bool is_auto = !steps && builder.mentioned("deepspeed_config.gradient_accumulation_steps");
-    if (is_auto && !builder.given("gradient_accumulation_steps") && !builder.given("train_batch_size")) {
-      if (request.micro_batches <= 0)
-        builder.assume(
-            "One micro-batch: gradient_accumulation_steps is auto, which the script may say; give --micro-batches N.");
-    } else if (builder.given("gradient_accumulation_steps") || builder.given("train_batch_size") || !steps) {
-      set_deepspeed_batch(builder, sizes.dp);
-    } else {
-      builder.micro_batches(*steps);
-    }
+    if (request.files.size() > 1 && builder.mentioned_at("zero_optimization").empty())
+      builder.mistake("deepspeed_config.deepspeed_config_file",
+                      "accelerate refuses that file: Please specify the ZeRO optimization config in the DeepSpeed "
+                      "config (ValueError)");
+    set_batch(builder, has_file, sizes.dp);
     if (const std::string precision = builder.word("mixed_precision", "no");
         precision == "bf16" || precision == "fp16") {
       builder.option(precision, Json::boolean(true));
@@ -181,9 +310,7 @@ Imported import_accelerate(const ImportRequest& request, Diagnostics& diagnostic
     set_data_parallel(builder, sizes.dp, type == "FSDP");
     builder.option("distributed_type", Json::string(type == "NO" ? "MULTI_GPU" : type));
     builder.option("mixed_precision", Json::string(builder.word("mixed_precision", "no")));
-    const auto steps = builder.integer("gradient_accumulation_steps");
-    builder.micro_batches(steps.value_or(1));
-    if (!steps && request.micro_batches <= 0)
+    if (request.micro_batches <= 0)
       builder.assume(
           "One micro-batch: the file does not say gradient_accumulation_steps, but the script may; give "
           "--micro-batches N.");

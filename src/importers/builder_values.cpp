@@ -77,6 +77,11 @@ const Json* ScenarioBuilder::value(std::string_view key) {
   return setting != nullptr ? &setting->value : nullptr;
 }
 
+bool ScenarioBuilder::is_auto(std::string_view key) const {
+  const Setting* setting = settings_.find(key);
+  return setting != nullptr && setting->is_auto;
+}
+
 std::string ScenarioBuilder::mentioned_at(const std::string& key) const {
   for (const Setting& setting : settings_.all()) {
     if (setting.key == key || setting.key.starts_with(key + ".")) return setting.key;

@@ -60,12 +60,27 @@ void check_mesh(ScenarioBuilder& builder, std::int64_t dp) {
   }
 }
 
+/// Where a part of the batch is "auto", the number of micro-batches is the training script's.
+bool assume_batch_of_script(ScenarioBuilder& builder) {
+  for (const char* key : {"gradient_accumulation_steps", "train_batch_size", "train_micro_batch_size_per_gpu"}) {
+    if (!builder.is_auto(key)) continue;
+    builder.assume(
+        fmt::format("One micro-batch: {} is \"auto\", which the training script or its Trainer fills in; "
+                    "give --micro-batches N.",
+                    key));
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-std::int64_t set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp) {
+std::int64_t set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp, std::int64_t steps_otherwise) {
   const auto batch = builder.integer("train_batch_size");
   const auto micro = builder.integer("train_micro_batch_size_per_gpu");
-  const auto steps = builder.integer("gradient_accumulation_steps");
+  std::optional<std::int64_t> steps = builder.integer("gradient_accumulation_steps");
+  const bool are_given = builder.mentioned("gradient_accumulation_steps");
+  if (!are_given && steps_otherwise > 0) steps = steps_otherwise;
   for (const auto& [key, value] :
        {std::pair("train_batch_size", batch), std::pair("train_micro_batch_size_per_gpu", micro),
         std::pair("gradient_accumulation_steps", steps)}) {
@@ -100,7 +115,8 @@ std::int64_t set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp) {
     return count;
   } else {
     if (builder.request().micro_batches > 0) return 1;  // which stands in the scenario
-    builder.assume("One micro-batch: gradient_accumulation_steps is 1 where the configuration does not say it.");
+    if (!assume_batch_of_script(builder))
+      builder.assume("One micro-batch: gradient_accumulation_steps is 1 where the configuration does not say it.");
     return 1;
   }
   return 0;
@@ -171,6 +187,23 @@ UnknownKey unknown_key(const std::string& key) {
   return {};
 }
 
+/// What DeepSpeed takes an object for, and is none: "offload_param": false. "zero_optimization" has a row of its own.
+void refuse_sections_that_are_none(ScenarioBuilder& builder) {
+  for (const Setting& setting : builder.settings().all()) {
+    const Json& value = setting.value;
+    const bool is_section = table_of_deepspeed().other("sections")->find(setting.key) != nullptr;
+    if (setting.written.starts_with("--")) continue;  // Megatron's own --fp16
+    if (!is_section || value.is_null() || value.is_object() || setting.key == "zero_optimization") continue;
+    if (builder.request().ignore_unknown) {
+      leave_out_refused(builder, setting.key);
+    } else {
+      builder.mistake(setting.key, fmt::format("{} refuses {} here: it expects an object; without the key it is off. "
+                                               "--ignore-unknown judges the rest without it",
+                                               release_of_deepspeed(), kind_of(value)));
+    }
+  }
+}
+
 /// In its sections DeepSpeed takes the keys that it knows, and no others (runtime/config_utils.py).
 void refuse_unknown_keys(ScenarioBuilder& builder) {
   const auto is_removed = [](const std::string& key) {
@@ -217,6 +250,13 @@ void refuse_removed_keys(ScenarioBuilder& builder) {
 void refuse_keys_of_deepspeed(ScenarioBuilder& builder) {
   refuse_removed_keys(builder);
   refuse_unknown_keys(builder);
+  refuse_sections_that_are_none(builder);
+  const Json* optimizer = builder.value("optimizer.type");
+  const std::string type = optimizer != nullptr && optimizer->is_string() ? optimizer->text() : "";
+  if (same_word(type, "OneBitAdam") || same_word(type, "ZeroOneAdam") || same_word(type, "OneBitLamb"))
+    builder.mistake("optimizer.type",
+                    "1-bit optimizers exchange compressed momenta in the place of gradients, which lockstep does not "
+                    "describe");
 }
 
 Settings read_deepspeed(const std::shared_ptr<const Source>& source, Diagnostics& diagnostics) {

@@ -12,7 +12,8 @@ Settings read_deepspeed(const std::shared_ptr<const Source>& source, Diagnostics
 
 /// batch.micro_batches from train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps, two of
 /// which give the third. The number of micro-batches; 0 and a mistake where they are wrong.
-std::int64_t set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp);
+/// `steps_otherwise`: gradient_accumulation_steps where the configuration does not mention it; 0: it follows.
+std::int64_t set_deepspeed_batch(ScenarioBuilder& builder, std::int64_t dp, std::int64_t steps_otherwise = 0);
 
 /// A mistake where neither the batch nor the micro-batch is there: DeepSpeed refuses that.
 void check_deepspeed_batch_is_given(ScenarioBuilder& builder);

@@ -143,7 +143,8 @@ void set_gpt_neox_model(ScenarioBuilder& builder) {
   }
   builder.size("make_vocab_size_divisible_by", json_integer(builder.integer("make_vocab_size_divisible_by", 128)));
   builder.size("vocab", json_integer(50257));
-  builder.assume("A vocabulary of 50257, that of GPT-2: the configuration does not say it; give --size vocab=N.");
+  if (!builder.model_size("vocab", "padded_vocab_size"))
+    builder.assume("A vocabulary of 50257, that of GPT-2: the configuration does not say it; give --size vocab=N.");
 }
 
 /// Where the file says the batch in full, it says how many ranks share it; 0: it does not.

@@ -266,8 +266,9 @@ Launch read_launch_script(const std::shared_ptr<const Source>& source, const std
   if (found.empty()) {
     diagnostics.add(
         {source, 0, 0, ""},
-        "this script has no command with three or more arguments of the framework; give these alone: lockstep "
-        "import megatron -- ARGUMENTS");
+        "this script has no command with three or more arguments of the framework; give these arguments without "
+        "the script: lockstep import megatron -- ARGUMENTS, and with --deepspeed among them its configuration in front "
+        "of --");
   } else {
     // What names no program may be a function of the script that holds the other command.
     constexpr const char* call = " (or --run, which lets bash read it, where one is a function that the other calls)";

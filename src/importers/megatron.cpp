@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "src/base/counted.h"
 #include "src/importers/formats.h"
@@ -125,6 +126,15 @@ void refuse_arguments_of_checkpoint(ScenarioBuilder& builder) {
   }
 }
 
+/// Optimizers that work layer by layer; what others do is not known.
+void refuse_whole_parameters(ScenarioBuilder& builder) {
+  const Json* optimizer = builder.value("optimizer");
+  std::string name = optimizer != nullptr && optimizer->is_string() ? optimizer->text() : "";
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name.find("muon") != std::string::npos)
+    builder.mistake("optimizer", builder.table().row("use_layer_wise_distributed_optimizer")->because);
+}
+
 void check_log(ScenarioBuilder& builder, const Sizes& sizes) {
   const std::int64_t printed = builder.integer("data_parallel_size", sizes.dp);
   if (sizes.dp == 0 || printed == sizes.dp || builder.request().world > 0) return;
@@ -162,6 +172,7 @@ Imported import_megatron(const ImportRequest& request, Diagnostics& diagnostics)
   if (!source.is_log) refuse_arguments_of_checkpoint(builder);
   refuse_without_deepspeed(builder);
   if (source.is_log) check_log(builder, sizes);
+  refuse_whole_parameters(builder);
   set_layout(builder, sizes);
   set_batch(builder, sizes);
   set_megatron_model(builder, sizes.tp);

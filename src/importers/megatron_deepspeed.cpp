@@ -141,11 +141,14 @@ void refuse_without_deepspeed(ScenarioBuilder& builder) {
 }
 
 Imported import_megatron_deepspeed(const ImportRequest& request, MegatronSource source, Diagnostics& diagnostics) {
-  if (request.files.size() < 2) {
+  const bool alone = request.files.empty();  // arguments
+  if (alone || (request.files.size() < 2 && request.arguments.empty())) {
     const Setting* named = source.settings.find("deepspeed_config");
-    diagnostics.add(named != nullptr ? named->place : source.settings.find("deepspeed")->place,
-                    "DeepSpeed reduces the gradients, and its configuration is not there; give it as a second file: "
-                    "lockstep import megatron SCRIPT DEEPSPEED_CONFIGURATION");
+    diagnostics.add(
+        named != nullptr ? named->place : source.settings.find("deepspeed")->place,
+        fmt::format("DeepSpeed reduces the gradients, and its configuration is not there; give {}",
+                    alone ? "its file as well: lockstep import megatron DEEPSPEED_CONFIGURATION -- ARGUMENTS"
+                          : "it as a second file: lockstep import megatron SCRIPT DEEPSPEED_CONFIGURATION"));
     return {};
   }
   ScenarioBuilder builder(request, "megatron", std::move(source.settings), diagnostics);

@@ -94,7 +94,10 @@ class FlagReader {
     if (!word.unresolved.empty()) {
       diagnostics_.add(word.place, word.unresolved + "; it may hold arguments");
     } else {
-      diagnostics_.add(word.place, "expected an argument that begins with --, found something else");
+      diagnostics_.add(word.place,
+                       "expected an argument that begins with --, found something else: Megatron-LM's parser takes no "
+                       "value here (its "
+                       "switches have none), and another program's is not read");
     }
   }
 

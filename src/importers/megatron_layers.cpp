@@ -141,6 +141,10 @@ void set_megatron_vocabulary(ScenarioBuilder& builder) {
   }
   constexpr int gpt2_vocabulary = 50257;
   builder.size("vocab", json_integer(gpt2_vocabulary));
+  if (is_replaced(builder, "vocab")) {
+    builder.meaning("tokenizer_type", "nothing: --size vocab is given");
+    return;
+  }
   const bool gpt2 = tokenizer != nullptr && tokenizer->is_string() && tokenizer->text() == "GPT2BPETokenizer";
   if (gpt2) {
     builder.meaning("tokenizer_type", "model.vocab = 50257, that of GPT-2");

@@ -95,8 +95,18 @@ MegatronSource read_megatron_source(const ImportRequest& request, Diagnostics& d
             "arguments of Megatron-LM", 0, true};
   }
   if (!request.arguments.empty()) {
-    diagnostics.add({}, "expected a file or the arguments after --, found both; give one of them");
-    return {};
+    MegatronSource both{
+        read_megatron_arguments(words_of_arguments(request.arguments), request.ignore_unknown, diagnostics),
+        "arguments of Megatron-LM", 0, true};
+    no_variables("arguments");
+    if (hands_over_to_deepspeed(both.settings) && request.files.size() == 1) {
+      add_deepspeed(request, both.settings, diagnostics);
+    } else {
+      diagnostics.add({},
+                      "expected a file or the arguments after --, found both; give one of them. Only arguments with "
+                      "--deepspeed have a file beside them, DeepSpeed's configuration");
+    }
+    return both;
   }
   const std::shared_ptr<const Source>& source = request.files.front();
   // A second one is DeepSpeed's, of a launch script that hands the gradients to it.

@@ -34,10 +34,12 @@ bool has_word(std::string_view text, std::string_view word) {
   return false;
 }
 
-/// Whether the message names the number of a size. Numbers of one digit are too common to tell where they come from.
-bool has_number(std::string_view text, const ImportedOrigin& origin) {
-  const bool is_size = origin.pointer.starts_with("/layout/") || origin.pointer.starts_with("/model/");
-  return is_size && origin.number.size() > 1 && has_word(text, origin.number);
+/// Whether the message names the number of a size. Numbers of one digit are too common to tell where they come from,
+/// and what is said of the layout is not about sizes of the model.
+bool has_number(const Diagnostic& diagnostic, const ImportedOrigin& origin) {
+  const bool of_layout = diagnostic.place.pointer.text().starts_with("/layout");
+  const bool is_size = origin.pointer.starts_with("/layout/") || (origin.pointer.starts_with("/model/") && !of_layout);
+  return is_size && origin.number.size() > 1 && has_word(diagnostic.message, origin.number);
 }
 
 std::string last_part(const std::string& pointer) { return pointer.substr(pointer.rfind('/') + 1); }
@@ -67,12 +69,17 @@ std::vector<const ImportedOrigin*> origins_of(const Diagnostic& diagnostic, cons
                       (pointer == origin.pointer || pointer.starts_with(origin.pointer + "/"));
     if (same) {
       here.push_back(&origin);
-    } else if (has_word(diagnostic.message, last_part(origin.pointer)) || has_number(diagnostic.message, origin)) {
+    } else if (has_word(diagnostic.message, last_part(origin.pointer)) || has_number(diagnostic, origin)) {
       named.push_back(&origin);
     }
   }
   here.insert(here.end(), named.begin(), named.end());
   return here;
+}
+
+bool has_world_size(const Imported& imported) {
+  return std::any_of(imported.origins.begin(), imported.origins.end(),
+                     [](const ImportedOrigin& origin) { return origin.key == "--world-size"; });
 }
 
 Diagnostic translated(const Diagnostic& diagnostic, const Imported& imported, const Source* scenario) {
@@ -89,10 +96,12 @@ Diagnostic translated(const Diagnostic& diagnostic, const Imported& imported, co
     if (origin->pointer.starts_with("/layout/") && has_word(diagnostic.message, name)) {
       message += fmt::format("; {} is {}", name, origin->key);
       told.insert(origin->number);
-    } else if (has_number(diagnostic.message, *origin) && told.insert(origin->number).second) {
+    } else if (has_number(diagnostic, *origin) && told.insert(origin->number).second) {
       message += fmt::format("; {} is of {}", origin->number, origin->key);
     }
   }
+  if (has_word(diagnostic.message, "world") && !has_world_size(imported))
+    message += "; --world-size N says how many ranks there are";
   return {first.place, first.key + ": " + message};
 }
 

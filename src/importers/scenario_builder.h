@@ -37,6 +37,8 @@ class ScenarioBuilder {
   bool given(std::string_view key) { return value(key) != nullptr; }
   /// Whether the key stands in the configuration, with null or "auto" as well.
   bool mentioned(std::string_view key) const { return settings_.find(key) != nullptr; }
+  /// Whether its value is "auto", which what hands the configuration to DeepSpeed fills in.
+  bool is_auto(std::string_view key) const;
   /// The key, or the first one below it, that stands in the configuration; "" where there is none.
   std::string mentioned_at(const std::string& key) const;
   /// A size of the model: that of --size where the request names it, else the key's.

@@ -103,7 +103,7 @@ def test_what_the_script_says_is_passed_on_where_it_starts_nothing(run, script):
 @needs_sandbox
 def test_a_script_that_starts_something_else_is_told_how_to_go_on(run, script):
     done = run("import", "megatron", "--run", script("unknown --a --b --c\n"))
-    assert "this script has no command with three or more arguments of the framework; give these alone: lockstep import megatron -- ARGUMENTS\n" in done.stderr
+    assert "this script has no command with three or more arguments of the framework; give these arguments without the script: lockstep import megatron -- ARGUMENTS, and" in done.stderr
     done = run("import", "megatron", "--run", script("for tp in 1 2; do torchrun pretrain_gpt.py %s --tensor-model-parallel-size $tp; done\n" % ARGUMENTS))
     assert "starts a training more than once, in lines 1 and 2; give the arguments of one alone: lockstep import megatron -- ARGUMENTS\n" in done.stderr
 
@@ -248,6 +248,30 @@ def test_a_file_of_the_repository_is_found_by_its_path_of_another_machine(run, s
     # The name alone is no reason to take another file.
     done = run("import", "megatron", "--run", script(text.replace("models/small.sh", "sizes.sh")))
     assert done.returncode == 2 and "No such file or directory" in done.stderr
+
+
+@needs_sandbox
+def test_a_file_of_the_repository_is_found_by_a_path_that_a_variable_makes(run, script, tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "small.sh").write_text("source $WORK/models/more.sh\nexport TP=2\n")
+    (tmp_path / "models" / "more.sh").write_text("export LAYERS=2\n")
+    for first in ("WORK=/elsewhere/of/others\n", "WORK=/elsewhere\nset -e\n"):
+        text = first + "source $WORK/models/small.sh\ntorchrun --nproc_per_node 4 pretrain_gpt.py --num-layers $LAYERS --tensor-model-parallel-size $TP %s\n" % ARGUMENTS
+        done = run("import", "megatron", "--run", script(text))
+        assert layout(done) == {"tp": 2, "dp": 2}
+        assert "that of its repository was taken: models/small.sh, models/more.sh." in done.stderr
+    done = run("import", "megatron", "--run", script("set -e\n: $SLURM_JOB_NODELIST\n" + text.replace("small.sh", "others.sh")))
+    assert done.returncode == 2 and "/elsewhere/models/others.sh is not here" in done.stderr and "SLURM_JOB_NODELIST: give" not in done.stderr
+
+
+@needs_sandbox
+def test_an_argument_that_has_to_be_there_is_asked_for_and_a_default_is_no_variable_of_the_environment(run, script):
+    text = 'LOG_DIR=${1:?no folder}\n: "${LAYERS:=2}"\ntorchrun --nproc_per_node 2 pretrain_gpt.py --num-layers $LAYERS %s --save $LOG_DIR\n' % ARGUMENTS
+    done = run("import", "megatron", "--run", script(text))
+    assert done.returncode == 2 and "train.sh takes 1 argument and was given none; write them after --, in this order: LOG_DIR" in done.stderr
+    assert "LAYERS: give" not in done.stderr
+    assert layout(run("import", "megatron", "--run", script(text), "--", "/logs")) == {"dp": 2}
 
 
 @needs_sandbox
@@ -439,6 +463,9 @@ def test_the_batch_system_reads_its_lines_as_sbatch_does(run, script):
     asked = "#SBATCH --gres=gpu:4\n" + counted.replace("echo $CUDA_VISIBLE_DEVICES | tr , '\\n'", "nvidia-smi -L")
     done = run("import", "megatron", "--run", script(asked))
     assert layout(done) == {"dp": 8} and "was told of 4; --world-size" in done.stderr
+    more = "M=$(nvidia-smi -i 0 -q)\n" + asked
+    done = run("import", "megatron", "--run", script(more))
+    assert "The script started nvidia-smi (where it lists no GPUs) too, which did nothing" in done.stderr
     nodes = "NODES=($(scontrol show hostnames))\ntorchrun --nnodes ${#NODES[@]} --nproc_per_node 4 pretrain_gpt.py --num-layers 2 %s\n" % ARGUMENTS
     assert layout(run("import", "megatron", "--run", script("#SBATCH --nodes=2\n" + nodes))) == {"dp": 8}
     done = run("import", "megatron", "--run", script(nodes))

@@ -43,6 +43,20 @@ TEST_CASE("DeepSpeed's configuration is asked for where the script hands the gra
         "expected one configuration of Megatron-LM, found 2 files; give one of them\n");
 }
 
+TEST_CASE("DeepSpeed's configuration may stand beside arguments, too") {
+  ImportRequest request;
+  request.format = "megatron";
+  request.world = 8;
+  request.arguments = split_at_spaces(
+      "--deepspeed --num-layers 4 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 32 --vocab-size "
+      "1000 --micro-batch-size 1 --global-batch-size 8");
+  CHECK(tells(messages(request), "lockstep import megatron DEEPSPEED_CONFIGURATION -- ARGUMENTS"));
+  request.files = {std::make_shared<const Source>(Source{"ds.json", zero_of(1)})};
+  CHECK(import_configuration(request).scenario.find("schedule")->find("framework")->text() == "deepspeed");
+  request.arguments.erase(request.arguments.begin());
+  CHECK(tells(messages(request), "expected a file or the arguments after --, found both"));
+}
+
 TEST_CASE("keys of both sides are judged: those of DeepSpeed too") {
   CHECK(tells(mistakes_beside("--deepspeed", zero_of(1, R"(, "amp": { "enabled": true })")),
               "DeepSpeed 0.19.8 refuses this key"));

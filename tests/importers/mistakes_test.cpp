@@ -130,8 +130,18 @@ TEST_CASE("what lockstep cannot describe is refused with the reason") {
   CHECK(import_mistakes(arguments("--use-megatron-fsdp" + model))
             .find("does not describe the schedule of Megatron-FSDP") != std::string::npos);
   CHECK(import_mistakes(arguments("--optimizer dist_muon" + model)).find("own whole parameters") != std::string::npos);
-  CHECK(import_mistakes(request_of_file("deepspeed", "ds.json", R"({ "optimizer": { "type": "OneBitAdam" } })"))
-            .find("1-bit") != std::string::npos);
+  for (const std::string optimizer : {"foo", "adamw-bnb-8bit"}) {
+    const std::string told = import_mistakes(arguments("--optimizer " + optimizer + model));
+    CHECK(told.find("lockstep does not know this optimizer") != std::string::npos);
+    CHECK(told.find("whole parameters") == std::string::npos);
+  }
+  const auto deepspeed = [](const std::string& optimizer) {
+    return import_mistakes(request_of_file(
+        "deepspeed", "ds.json", R"({ "train_batch_size": 8, "optimizer": { "type": ")" + optimizer + "\" } }"));
+  };
+  CHECK(deepspeed("OneBitAdam").find("exchange compressed momenta") != std::string::npos);
+  CHECK(deepspeed("Foo").find("lockstep does not know this optimizer") != std::string::npos);
+  CHECK(deepspeed("AdamW").empty());
   if (is_readable("t.toml"))
     CHECK(import_mistakes(request_of_file("torchtitan", "t.toml", "[model]\nname = \"llama3\"\nflavor = \"9B\"\n"))
               .find("give --model PRESET") != std::string::npos);
@@ -240,6 +250,62 @@ TEST_CASE("an argument with underscores is none of Megatron-LM's, and is not lef
   request = arguments("--wandb_name 2" + model);
   request.ignore_unknown = true;
   CHECK(import_configuration(request).unknown == std::vector<std::string>{"--wandb_name"});
+}
+
+TEST_CASE("accelerate's keys stand where accelerate knows them") {
+  if (!is_readable("a.yml")) return;
+  const auto mistakes = [](const std::string& text) {
+    ImportRequest request = request_of_file("accelerate", "a.yml", text, 0);
+    return import_mistakes(request);
+  };
+  const std::string fsdp = "distributed_type: FSDP\nnum_processes: 8\n";
+  const std::string deepspeed = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: { zero_stage: 2 }\n";
+  CHECK(mistakes(fsdp).empty());
+  CHECK(mistakes(deepspeed).empty());
+  for (const auto& [text, words] : {
+           std::pair(fsdp + "gradient_accumulation_steps: 8\n", "give --micro-batches N"),
+           std::pair(deepspeed + "gradient_accumulation_steps: 8\n",
+                     "did you mean \"deepspeed_config.gradient_accumulation_steps\"?"),
+           std::pair(deepspeed + "zero_stage: 3\n", "did you mean \"deepspeed_config.zero_stage\"?"),
+           std::pair(deepspeed + "zero_optimization: { stage: 1 }\n", "it is one of DeepSpeed's own file"),
+           std::pair(deepspeed + "num_proceses: 4\n", "did you mean \"num_processes\"?"),
+           std::pair(fsdp + "fsdp_version: 2\n", "did you mean \"fsdp_config.fsdp_version\"?"),
+       }) {
+    const std::string told = mistakes(text);
+    INFO(told);
+    CHECK(told.find("accelerate refuses this key, with any value") != std::string::npos);
+    CHECK(told.find(words) != std::string::npos);
+  }
+  CHECK(mistakes("num_processes: 8\n").find("`distributed_type` must be specified") != std::string::npos);
+  CHECK(mistakes(fsdp + "compute_environment: AMAZON_SAGEMAKER\n").find("not the one for SageMaker") !=
+        std::string::npos);
+  // What accelerate reads nowhere is no advice to write it at the top.
+  ImportRequest request =
+      request_of_file("accelerate", "a.yml",
+                      "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 2\n  "
+                      "seq_parallel_communication_data_type: bf16\n",
+                      0);
+  CHECK(import_mistakes(request).find("accelerate reads no key of this name here") != std::string::npos);
+  request.ignore_unknown = true;
+  CHECK(import_configuration(request).unknown ==
+        std::vector<std::string>{"deepspeed_config.seq_parallel_communication_data_type"});
+}
+
+TEST_CASE("a mesh that does not divide is told at its axes, and not at a size of the model with the same number") {
+  const ImportRequest request = arguments(
+      "--num-layers 32 --hidden-size 64 --num-attention-heads 4 --vocab-size 1000 --micro-batch-size 1 --num-experts 8 "
+      "--disable-bias-linear --position-embedding-type rope --expert-model-parallel-size 8 "
+      "--pipeline-model-parallel-size 4");
+  std::string told;
+  try {
+    read_imported(import_configuration(request), "arguments");
+  } catch (const InputError& error) {
+    told = render(error.diagnostics().front());
+  }
+  INFO(told);
+  CHECK(told.find("error: --expert-model-parallel-size: the expert mesh needs") != std::string::npos);
+  CHECK(told.find("of --num-layers") == std::string::npos);
+  CHECK(told.find("dp is --world-size") != std::string::npos);
 }
 
 TEST_CASE("accelerate without parallelism is one process, and nothing else was said of it") {

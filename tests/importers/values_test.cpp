@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How values are read and written that a configuration may spell in several ways, and what stands in for missing ones.
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "lockstep/importer.h"
@@ -197,6 +198,75 @@ TEST_CASE("accelerate takes auto for what DeepSpeed's user leaves to the script"
   request.micro_batches = 3;
   CHECK(text_in(request, "batch", "micro_batches") == "3");
   CHECK(messages(accelerate("zero_stage: auto")) != "");
+}
+
+TEST_CASE("accelerate completes a file of DeepSpeed's, and leaves what no file says to the script") {
+  const std::string section = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  ";
+  if (!is_readable("one.yaml")) return;
+  const auto starts = [](const ImportRequest& request, const std::string& text) {
+    return std::ranges::any_of(import_configuration(request).assumed,
+                               [&](const std::string& sentence) { return sentence.starts_with(text); });
+  };
+  ImportRequest request = request_of_file("accelerate", "one.yaml", section + "zero3_init_flag: false\n");
+  CHECK(text_in(request, "schedule", "zero_stage") == "2");
+  CHECK(starts(request, "ZeRO stage 2"));
+  CHECK(starts(request, "One micro-batch: the file does not say gradient_accumulation_steps, but the script may"));
+  request = request_of_file("accelerate", "one.yaml", section + "zero_stage: 1\n  gradient_clipping: 0\n");
+  CHECK(text_in(request, "schedule", "zero_stage") == "1");
+  CHECK(text_in(request, "schedule", "gradient_clipping").empty());
+  const auto beside = [&](const std::string& deepspeed) {
+    ImportRequest both = request_of_file("accelerate", "one.yaml", section + "deepspeed_config_file: ds.json\n");
+    both.files.push_back(std::make_shared<const Source>(Source{"ds.json", deepspeed}));
+    return both;
+  };
+  const std::string zero = R"("zero_optimization": { "stage": 3 })";
+  CHECK(starts(beside("{" + zero + "}"), "One micro-batch: accelerate takes gradient_accumulation_steps 1"));
+  CHECK(starts(beside("{" + zero + R"(, "gradient_accumulation_steps": "auto" })"),
+               "One micro-batch: gradient_accumulation_steps is \"auto\""));
+  // With the one that accelerate puts there the batch is 8, and not 16.
+  const std::string micro = R"(, "train_micro_batch_size_per_gpu": 1, "train_batch_size": )";
+  CHECK(messages(beside("{" + zero + micro + "16 }")).find("gradient_accumulation_steps 1 ×") != std::string::npos);
+  CHECK(messages(beside("{" + zero + micro + "8 }")).empty());
+  CHECK(messages(beside(R"({ "train_batch_size": "auto" })")).find("Please specify the ZeRO") != std::string::npos);
+  CHECK(messages(beside("{" + zero + R"(, "num_processes": 4 })")).find("accelerate's own file") != std::string::npos);
+  CHECK(messages(beside("{" + zero + R"(, "sequence_parallel_size": 2 })")).find("parallelism_config_sp_size") !=
+        std::string::npos);
+}
+
+TEST_CASE("where DeepSpeed's batch is auto, the number of micro-batches is said to be the script's") {
+  for (const char* key : {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
+    const std::string others = key[0] == 'g' ? R"(, "train_micro_batch_size_per_gpu": 1)" : "";
+    ImportRequest request =
+        request_of_file("deepspeed", "ds.json", "{ \"" + std::string(key) + "\": \"auto\"" + others + " }");
+    CHECK(import_configuration(request).assumed.front() ==
+          "One micro-batch: " + std::string(key) +
+              " is \"auto\", which the training script or its Trainer fills in; give --micro-batches N.");
+    request.micro_batches = 3;
+    CHECK_FALSE(import_configuration(request).assumed.front().starts_with("One micro-batch"));
+  }
+  CHECK(import_configuration(request_of_file("deepspeed", "ds.json", R"({ "train_batch_size": 8 })")).assumed.front() ==
+        "One micro-batch: gradient_accumulation_steps is 1 where the configuration does not say it.");
+}
+
+TEST_CASE("a vocabulary that is given is not said to be that of GPT-2") {
+  const auto told = [](const ImportRequest& request) {
+    return std::ranges::any_of(import_configuration(request).assumed, [](const std::string& sentence) {
+      return sentence.starts_with("A vocabulary of 50257");
+    });
+  };
+  ImportRequest arguments;
+  arguments.format = "megatron";
+  arguments.arguments =
+      split_at_spaces("--num-layers 4 --hidden-size 64 --num-attention-heads 4 --position-embedding-type rope");
+  arguments.world = 8;
+  const std::string neox =
+      "num_layers: 4\nhidden_size: 64\nnum_attention_heads: 4\ntrain_micro_batch_size_per_gpu: 1\n";
+  for (ImportRequest request : {arguments, request_of_file("gpt-neox", "neox.yml", neox)}) {
+    if (!request.files.empty() && !is_readable("neox.yml")) continue;
+    CHECK(told(request));
+    request.sizes = {"vocab=32000"};
+    CHECK_FALSE(told(request));
+  }
 }
 
 TEST_CASE("a GPT-NeoX file that says its batch in full says how many ranks there are") {
