@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron-core alone on gloo, four ranks: what each rank's gradient counts in that of its DistributedDataParallel, with context parallelism of two and two data-parallel
-ranks. Where it asks for CUDA it gets the CPU. Averaged over the four ranks each counts 1/4."""
+"""Megatron-core alone on gloo, four ranks: what each rank's gradient counts in that of its DistributedDataParallel, with context parallelism of 1, 2 and 4.
+Where it asks for CUDA it gets the CPU. Averaged over the four ranks each counts 1/4."""
 
 import multiprocessing
 import os
