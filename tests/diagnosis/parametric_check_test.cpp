@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // check, decided by the parametric engine: the same as the symbolic engine finds, rank by rank.
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "tests/cases.h"
 #include "tests/catch.h"
@@ -88,15 +93,28 @@ std::vector<std::string> norms_unlike(const SymbolicResult& exact, const std::ve
   return unlike;
 }
 
+/// Files of the corpus that expect a mismatch, in the order of their names, so that a part of them is the same on every
+/// machine.
+std::vector<std::string> expected_to_mismatch() {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/scenarios")) {
+    const std::string path = entry.path().string();
+    if (entry.path().extension() != ".json" || path.find("/scale/") != std::string::npos) continue;
+    std::ifstream file(path);
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (text.find("\"mismatch\"") != std::string::npos) files.push_back(path);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 }  // namespace
 
 TEST_CASE("the corpus: what each rank holds, by classes and by every rank", "[parametric][oracle]") {
-  int files = 0, scenarios = 0, buffers = 0, out_of_reach = 0;
-  const std::filesystem::path folder = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "scenarios";
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    const std::string path = entry.path().string();
-    if (entry.path().extension() != ".json" || path.find("/scale/") != std::string::npos) continue;
-    if (files++ % one_in != 0) continue;
+  int scenarios = 0, buffers = 0, out_of_reach = 0;
+  const std::vector<std::string> files = expected_to_mismatch();
+  for (std::size_t file = 0; file < files.size(); file += one_in) {
+    const std::string& path = files[file];
     const CheckResult found = check_file(path, only(false));
     if (found.verdict != Verdict::mismatch) continue;
     INFO(path);
