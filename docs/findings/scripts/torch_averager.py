@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch alone on gloo, two ranks: six steps of post-local SGD, with local gradients and an average of parameters every `period` steps, the last time after the sixth. The
+"""torch alone on gloo, two ranks: seven steps of post-local SGD, with local gradients and an average of parameters every `period` steps, from the first to the seventh. The
 weight "a" is used in every step, "b" in those that the name says; the gradient is 1 on the first rank and 3 on the second. Each line has both weights of both ranks behind the last
 average, where they should be the same."""
 
@@ -13,8 +13,8 @@ from torch.distributed.optim import PostLocalSGDOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 10000), WORLD_SIZE="2", OMP_NUM_THREADS="1")
-ALL, ODD, EVEN = {1, 2, 3, 4, 5, 6}, {1, 3, 5}, {2, 4, 6}
-CASES = [("all", ALL, 2, True), ("even", EVEN, 2, True), ("odd", ODD, 2, True), ("odd", ODD, 3, True), ("odd", ODD, 2, False)]
+ALL, ODD, EVEN = set(range(1, 8)), {1, 3, 5, 7}, {2, 4, 6}
+CASES = [("all", ALL, 2, True), ("odd", ODD, 2, True), ("even", EVEN, 2, True), ("even", EVEN, 3, True), ("even", EVEN, 2, False)]
 
 
 class Branches(torch.nn.Module):
@@ -33,9 +33,9 @@ def main(rank):
     for name, uses, period, to_none in CASES:
         model = DistributedDataParallel(Branches(), find_unused_parameters=True)
         model.register_comm_hook(PostLocalSGDState(process_group=None, subgroup=alone, start_localSGD_iter=0), post_localSGD_hook)
-        # The averager counts steps from 0, and averages where the count is a multiple of the period.
-        optimizer = PostLocalSGDOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), PeriodicModelAverager(period=period, warmup_steps=period - 1))
-        for number in range(1, 7):
+        # Without a warm-up, as torch asks for with start_localSGD_iter=0. The averager counts steps from 0, and averages where the count is a multiple of the period.
+        optimizer = PostLocalSGDOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), PeriodicModelAverager(period=period, warmup_steps=0))
+        for number in range(1, 8):
             optimizer.zero_grad(set_to_none=to_none)
             ((1 + 2 * rank) * model(number in uses)).backward()
             optimizer.step()

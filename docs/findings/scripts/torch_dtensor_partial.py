@@ -10,7 +10,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Shard
 
 os.environ.update(MASTER_ADDR="127.0.0.1", OMP_NUM_THREADS="1")
-WHOLE = {"sum": lambda all_ranks: all_ranks.sum(0), "avg": lambda all_ranks: all_ranks.mean(0), "max": lambda all_ranks: all_ranks.amax(0), "min": lambda all_ranks: all_ranks.amin(0)}
+WHOLE = {"sum": lambda all_ranks: all_ranks.sum(0), "avg": lambda all_ranks: all_ranks.mean(0), "max": lambda all_ranks: all_ranks.amax(0),
+         "min": lambda all_ranks: all_ranks.amin(0), "product": lambda all_ranks: all_ranks.prod(0)}
 
 
 def words(found):

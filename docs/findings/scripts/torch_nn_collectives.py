@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch alone on gloo, two ranks: gradients of the collectives of torch.distributed.nn.functional, by the operation they reduce with. The loss is the sum over ranks of the
-rank's weight (1 and 3) times its result (the result of rank 0 where only that one receives it). Each line has the gradients of both ranks' two inputs, and the right ones,
-which are those of the same loss computed on one process."""
+rank's weight (1 and 3) times its result (the result of rank 0 where only that one receives it). Each line has that loss and the gradients of both ranks' two inputs, and
+the right ones, which are those of the same loss computed on one process."""
 
 import os
 
@@ -29,13 +29,16 @@ def main(rank):
     for kind, (distributed, single) in KINDS.items():
         for op, whole in WHOLE.items():
             one = torch.tensor(INPUTS[rank], requires_grad=True)
-            (WEIGHTS[rank] * distributed(one, getattr(dist.ReduceOp, op))).backward()
+            loss = WEIGHTS[rank] * distributed(one, getattr(dist.ReduceOp, op))
+            loss.backward()
             found = [None, None]
-            dist.all_gather_object(found, one.grad.tolist())
+            dist.all_gather_object(found, (loss.item(), one.grad.tolist()))
             both = torch.tensor(INPUTS, requires_grad=True)
-            single(whole(both)).backward()
+            right = single(whole(both))
+            right.backward()
             if rank == 0:
-                print("%s, %s: %s; right %s" % (kind, op, words(found), words(both.grad.tolist())), flush=True)
+                losses, gradients = zip(*found)
+                print("%s, %s: loss %g of %g, gradients %s; right %s" % (kind, op, sum(losses), right.item(), words(gradients), words(both.grad.tolist())), flush=True)
 
 
 if __name__ == "__main__":
