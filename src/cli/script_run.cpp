@@ -232,8 +232,8 @@ ScriptRun run_once(const std::string& script, const fs::path& visible, const std
   for (const std::string& path : elsewhere) paths << path << "\n";
   paths.close();
   std::vector<std::string> all_variables;
-  for (const auto& [name, value] : first_node_variables()) all_variables.push_back(name + "=" + value);
-  for (const auto& [name, value] : batch) all_variables.push_back(name + "=" + value);
+  for (const auto& [name, value] : first_node_variables()) all_variables.push_back(fmt::format("{}={}", name, value));
+  for (const auto& [name, value] : batch) all_variables.push_back(fmt::format("{}={}", name, value));
   all_variables.insert(all_variables.end(), variables.begin(), variables.end());  // of two the later one counts
   std::vector<std::string> words = {"bash", driver.string(),  folder.path().string(),
                                     script, visible.string(), std::to_string(all_variables.size())};
@@ -298,9 +298,9 @@ ScriptRun run_script(const std::string& script, const std::vector<std::string>& 
     run.sourced = sourced;
     run.batch = batch;
     bool has_more = false;
-    for (const std::string& path : files_elsewhere(said, visible)) {
-      if (std::find(elsewhere.begin(), elsewhere.end(), path) != elsewhere.end()) continue;
-      elsewhere.push_back(path);
+    for (const std::string& file : files_elsewhere(said, visible)) {
+      if (std::find(elsewhere.begin(), elsewhere.end(), file) != elsewhere.end()) continue;
+      elsewhere.push_back(file);
       has_more = true;
     }
     if (has_more && tries_for_files++ < most_folders) continue;  // what is set there may lead to others

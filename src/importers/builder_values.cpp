@@ -15,7 +15,7 @@ namespace {
 /// Numbers that arguments and environment variables hold are text.
 std::optional<Rational> number_of(const Json& value) {
   if (!value.is_number() && !value.is_string()) return std::nullopt;
-  const std::optional<Rational> number = Rational::parse(value.text());
+  std::optional<Rational> number = Rational::parse(value.text());
   if (number || !value.is_string()) return number;
   // Python writes 1_000_000 and +3.
   std::string digits;
@@ -92,7 +92,7 @@ std::string ScenarioBuilder::mentioned_at(const std::string& key) const {
 std::optional<Rational> ScenarioBuilder::number(std::string_view key) {
   const Json* json = value(key);
   if (json == nullptr) return std::nullopt;
-  const std::optional<Rational> number = number_of(*json);
+  std::optional<Rational> number = number_of(*json);
   if (!number) mistake(key, "expected a number, found " + kind_of(*json));
   return number;
 }

@@ -47,7 +47,7 @@ TEST_CASE("DeepSpeed's configuration may stand beside arguments, too") {
   ImportRequest request;
   request.format = "megatron";
   request.world = 8;
-  request.arguments = split_at_spaces(
+  request.arguments = importers::split_at_spaces(
       "--deepspeed --num-layers 4 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 32 --vocab-size "
       "1000 --micro-batch-size 1 --global-batch-size 8");
   CHECK(tells(messages(request), "lockstep import megatron DEEPSPEED_CONFIGURATION -- ARGUMENTS"));

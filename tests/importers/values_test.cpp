@@ -197,7 +197,7 @@ TEST_CASE("accelerate takes auto for what DeepSpeed's user leaves to the script"
                            "--micro-batches N.") == 1);
   request.micro_batches = 3;
   CHECK(text_in(request, "batch", "micro_batches") == "3");
-  CHECK(messages(accelerate("zero_stage: auto")) != "");
+  CHECK_FALSE(messages(accelerate("zero_stage: auto")).empty());
 }
 
 TEST_CASE("accelerate completes a file of DeepSpeed's, and leaves what no file says to the script") {
