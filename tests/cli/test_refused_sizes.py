@@ -2,6 +2,7 @@
 """Which sizes of an axis `prove` calls refused, against `check` at each size up to 70; and none is refused silently."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +130,9 @@ def test_what_the_shapes_of_a_model_file_refuse_is_told(run, files, proof):
     parameters[0]["shard"] = {}
     (files / "m.jsonc").write_text(json.dumps({"lockstep_model": 1, "name": "m", "sizes": {}, "parameters": parameters}))
     assert proof(document)["refused_beside"] == []
+
+
+def test_a_rule_that_cannot_hold_beside_experts_is_not_told(run):
+    file = Path(__file__).resolve().parents[2] / "scenarios/megatron/5916-experts-not-marked-tensor-parallel-fixed.json"
+    told = run("prove", file).stdout
+    assert told.startswith("proved") and "ep, edp" in told and "dp_replicate" not in told
