@@ -13,6 +13,8 @@ from torch.distributed.device_mesh import init_device_mesh
 torch.manual_seed(0)
 model = torch.nn.Linear(3, 2)
 """
+# As torch's documents write it.
+KEYWORD = 'from torch.distributed.device_mesh import DeviceMesh\nother = DeviceMesh(device_type="cpu", mesh=[0, 1, 2, 3], mesh_dim_names=("tp",))\n'
 MESH = 'mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("%s", "%s"))\n'
 STEP = """
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -48,7 +50,7 @@ fully_shard(model, mesh=dense%s)
 
 # The script, the mesh, and the verdict.
 CASES = {
-    "a mesh that is not the wrapper's": (BEGIN + 'other = init_device_mesh("cpu", (4,), mesh_dim_names=("tp",))\n' + WRAP + STEP, {"dp": 4}, "match"),
+    "a mesh that is not the wrapper's": (BEGIN + KEYWORD + WRAP + STEP, {"dp": 4}, "match"),
     "nor is one of two": (BEGIN + 'init_device_mesh("cpu", (4,), mesh_dim_names=("cp",))\n' + MESH % ("dp", "tp") + WRAP + STEP, {"dp": 4}, "match"),
     "stages that the script runs itself": (BEGIN + MESH % ("pp", "dp") + "torch.manual_seed(1 + mesh.get_local_rank('pp'))\nmodel = torch.nn.Linear(3, 2)\n" + STEP
                                            + REDUCE % ", group=mesh.get_group('dp')", {"pp": 2, "dp": 2}, "match"),

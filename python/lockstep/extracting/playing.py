@@ -124,9 +124,9 @@ class Distributed:
         return init_process_group
 
     def around_mesh(self, original):
-        def init(mesh, device_type, *arguments, **keys):
-            original(mesh, "cpu" if device_type == "cuda" and not torch.cuda.is_available() else device_type, *arguments, **keys)
-            meshes.made(mesh)
+        def init(made, /, device_type, *arguments, **keys):  # `mesh` is a keyword of torch's
+            original(made, "cpu" if device_type == "cuda" and not torch.cuda.is_available() else device_type, *arguments, **keys)
+            meshes.made(made)
         return init
 
     def around_new_group(self, original):
