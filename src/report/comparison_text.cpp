@@ -95,7 +95,8 @@ class TextComparison {
     for (const SameProof::RefusedBy& one : proof.refused) {
       const auto is_the_same = [&](const SameProof::RefusedBy& other) {
         return other.side != one.side && other.refused.axis == one.refused.axis &&
-               other.refused.sizes.front() == one.refused.sizes.front() && other.refused.why == one.refused.why;
+               other.refused.sizes == one.refused.sizes && other.refused.from == one.refused.from &&
+               other.refused.why == one.refused.why;
       };
       const bool both = std::any_of(proof.refused.begin(), proof.refused.end(), is_the_same);
       if (both && one.side == "new") continue;

@@ -289,6 +289,12 @@ def test_sizes_that_one_refuses_are_listed(run, tmp_path):
     result = run("diff", new, new)
     assert "  dp 1 and others are refused by both: coordinate 2 is not on axis \"dp\", which has size 1\n" in result.stdout
     assert "refused by the" not in result.stdout
+    # Nor what the other refuses besides.
+    fewer = write(tmp_path, "fewer.json", mean(), {"name": "last", "op": "scale", "by": 2, "only": {"dp": [1]}}, layout={"dp": 4})
+    more = write(tmp_path, "more.json", mean(), {"name": "last", "op": "scale", "by": 2, "only": {"dp": [1]}},
+                 {"name": "more", "op": "scale", "by": 1, "only": {"dp": [2]}}, layout={"dp": 4})
+    told = run("diff", fewer, more).stdout
+    assert "  dp 1 is refused by the old one: " in told and "  dp 1 and others are refused by the new one: " in told
     every = json.loads(run("diff", new, new, "-f", "json").stdout)["every_size"]
     assert [(one["by"], one["axis"], one["size"]) for one in every["refused"]] == [("old", "dp", 1), ("new", "dp", 1)]
 
